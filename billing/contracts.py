@@ -1,0 +1,210 @@
+"""What other packages see of billing: frozen values, typed errors. Money is integers, always.
+
+Prices are micro-units of currency per million tokens (`*_micros_per_mtok`), which is exactly
+pico-units per token; amounts are pico-units (`*_pico`). No float comes near either.
+"""
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+PICO = 10**12
+"""Pico-units in one unit of currency."""
+
+
+class ServiceTier(enum.StrEnum):
+    """Which price list a request is sold under."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A model for sale: what tenants call it, and what it takes."""
+
+    offer_id: UUID
+    public_id: str
+    display_name: str
+    owned_by: str
+    context_tokens_max: int
+    output_tokens_max: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """The unit prices in force for one offer and tier at one instant, with their price rows.
+
+    `cached_input` falls back to the input price (and its row) where none is set.
+    """
+
+    offer: Offer
+    tier: ServiceTier
+    currency: str
+    input_price_id: UUID
+    cached_input_price_id: UUID
+    output_price_id: UUID
+    input_micros_per_mtok: int
+    cached_input_micros_per_mtok: int
+    output_micros_per_mtok: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCounts:
+    """Disjoint token counts of one request, by price class; each >= 0."""
+
+    uncached_input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a negative count."""
+        if min(self.uncached_input_tokens, self.cached_input_tokens, self.output_tokens) < 0:
+            raise ValueError("token counts must not be negative")
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All input tokens, cached and not."""
+        return self.uncached_input_tokens + self.cached_input_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequest:
+    """Reserve money and quota for one request before it reaches an engine.
+
+    `request_id` is the hold's id and the gate of exactly-once. The amount is the most the request
+    can cost: prompt tokens at the dearer of input and cached price, plus output tokens at theirs.
+    """
+
+    request_id: UUID
+    organization_id: UUID
+    project_id: UUID
+    key_id: UUID
+    quote: Quote
+    model_asked: str
+    prompt_tokens: int
+    output_tokens_max: int
+
+
+class HoldRefusal(enum.StrEnum):
+    """Why a hold was refused. A refused hold left nothing behind."""
+
+    KEY_REVOKED = "key_revoked"
+    PROJECT_ARCHIVED = "project_archived"
+    INSUFFICIENT_QUOTA = "insufficient_quota"
+    """The prepaid balance does not cover the amount."""
+    DAILY_TOKENS_EXCEEDED = "daily_tokens_exceeded"
+    DUPLICATE = "duplicate"
+    """A hold of this id exists already."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOutcome:
+    """The answer to one HoldRequest; `refusal` is None when the hold stands."""
+
+    request_id: UUID
+    refusal: HoldRefusal | None
+    amount_pico: int
+
+
+class UsageSource(enum.StrEnum):
+    """Whether counts were measured by an engine or are our estimate after a loss."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a request came to. Posting it charges min(cost, hold) exactly once."""
+
+    request_id: UUID
+    counts: UsageCounts
+    finish_reason: str
+    model_served: str
+    source: UsageSource = UsageSource.MEASURED
+    queue_ms: int = 0
+    prefill_ms: int = 0
+    decode_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to one Settlement; `posted` is False when the hold was closed before (replays)."""
+
+    request_id: UUID
+    posted: bool
+    charge_pico: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLeg:
+    """One signed entry of the transaction that a request caused."""
+
+    account_kind: str
+    amount_pico: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Everything one request was held, counted and charged for."""
+
+    request_id: UUID
+    state: str
+    """open (still held), posted or voided."""
+    tier: ServiceTier
+    currency: str
+    model_asked: str
+    model_served: str | None
+    counts: UsageCounts
+    input_micros_per_mtok: int
+    cached_input_micros_per_mtok: int
+    output_micros_per_mtok: int
+    held_pico: int
+    charge_pico: int
+    finish_reason: str | None
+    source: UsageSource | None
+    queue_ms: int
+    prefill_ms: int
+    decode_ms: int
+    held_at: datetime
+    settled_at: datetime | None
+    ledger_transaction_id: UUID | None
+    ledger_legs: tuple[LedgerLeg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A tenant's prepaid account: posted - held never passes below floor."""
+
+    currency: str
+    posted_pico: int
+    held_pico: int
+    floor_pico: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What one sweep did: holds voided for want of any news of them."""
+
+    voided: tuple[UUID, ...]
+
+
+class BillingError(Exception):
+    """Base of everything this package raises on purpose; `code` is stable."""
+
+    code = "billing_error"
+
+
+class ModelNotFound(BillingError):
+    """No such offer, not active, or without an active price (never free by accident)."""
+
+    code = "model_not_found"
+
+
+class ReceiptNotFound(BillingError):
+    """No such request in this tenant."""
+
+    code = "not_found"

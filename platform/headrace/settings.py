@@ -1,0 +1,170 @@
+"""Every setting of the web, worker and management processes, read from the environment.
+
+One file: each value has a default that works for the single-box set-up, and a name that says its
+unit. The engine process is configured by its own command line (`python -m inference.server -h`).
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DATA_FOLDER = Path(os.environ.get("HEADRACE_DATA", REPOSITORY / ".data")).resolve()
+
+
+def _integer(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    try:
+        return int(text) if text else default
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} must be an integer, not {text!r}") from error
+
+
+def _database(url_variable: str) -> dict[str, Any]:
+    url = urlsplit(os.environ.get(url_variable, ""))
+    if not url.hostname:
+        raise ImproperlyConfigured(
+            f"{url_variable} is not set: run through manage.py or `make up`, "
+            "which start the embedded servers, or point it at your PostgreSQL"
+        )
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": url.hostname,
+        "PORT": str(url.port or 5432),
+        "NAME": url.path.lstrip("/"),
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {
+            "application_name": "headrace",
+            "options": "-c lock_timeout=2s -c timezone=UTC",
+            "pool": {"min_size": 0, "max_size": DATABASE_POOL_MAX, "timeout": 5},
+        },
+    }
+
+
+# --- secrets -----------------------------------------------------------------------------------
+SECRET_KEY = os.environ.get("HEADRACE_SECRET_KEY", "")
+"""Signs sessions and derives each tenant's cache salt. `make up` generates one per data folder."""
+if len(SECRET_KEY) < 32:
+    raise ImproperlyConfigured("HEADRACE_SECRET_KEY must be set, to at least 32 characters")
+DEBUG = False
+ALLOWED_HOSTS = os.environ.get("HEADRACE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
+
+# --- databases: three roles on one PostgreSQL ----------------------------------------------------
+DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 8)
+DATABASES = {"default": _database("DATABASE_URL")}
+if os.environ.get("DATABASE_OWNER_URL"):
+    DATABASES["owner"] = _database("DATABASE_OWNER_URL")
+if os.environ.get("DATABASE_HOUSEKEEPER_URL"):
+    DATABASES["housekeeper"] = _database("DATABASE_HOUSEKEEPER_URL")
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "tenants.User"
+REDIS_URL = os.environ.get("REDIS_URL", "")
+
+# --- application -----------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "rest_framework",
+    "channels",
+    "tenants",
+    "billing",
+    "batch_jobs",
+    "headrace.wiring.HeadraceConfig",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "headrace.urls"
+ASGI_APPLICATION = "headrace.asgi.application"
+APPEND_SLASH = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+STATIC_URL = "/static/"
+TEMPLATES = [
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True, "OPTIONS": {}}
+]
+REST_FRAMEWORK = {
+    "EXCEPTION_HANDLER": "headrace.errors.render_rest_exception",
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "headrace.management_api.authentication.ApiKeyAuthentication"
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+}
+
+# --- the engine ---------------------------------------------------------------------------------------
+ENGINE_SOCKET = Path(os.environ.get("HEADRACE_ENGINE_SOCKET", DATA_FOLDER / "run" / "engine.sock"))
+MODEL_BUNDLE = Path(
+    os.environ.get("HEADRACE_MODEL_BUNDLE", DATA_FOLDER / "models" / "smollm2-135m-instruct")
+)
+"""Folder of the tokenizer bundle (`inference.tokenizer.bundle`)."""
+
+# --- limits ---------------------------------------------------------------------------------------------
+BODY_BYTES_MAX = _integer("HEADRACE_BODY_BYTES_MAX", 20 * 1024 * 1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_BYTES_MAX
+BODY_READ_TIMEOUT_S = _integer("HEADRACE_BODY_READ_TIMEOUT_S", 30)
+JSON_DEPTH_MAX = 64
+MESSAGES_MAX = 2048
+STREAM_KEEPALIVE_S = _integer("HEADRACE_STREAM_KEEPALIVE_S", 15)
+STREAM_WRITE_TIMEOUT_S = _integer("HEADRACE_STREAM_WRITE_TIMEOUT_S", 30)
+"""A client that takes no byte for this long loses its stream; what it had is charged."""
+FIRST_TOKEN_TIMEOUT_S = _integer("HEADRACE_FIRST_TOKEN_TIMEOUT_S", 300)
+ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
+"""How long an aborted request may take to report its final counts."""
+WEBSOCKET_REQUESTS_MAX = 16
+WEBSOCKET_MESSAGE_BYTES_MAX = 1024 * 1024
+WEBSOCKET_IDLE_TIMEOUT_S = _integer("HEADRACE_WEBSOCKET_IDLE_TIMEOUT_S", 600)
+KEY_CACHE_TTL_S = 1
+KEY_CACHE_ENTRIES_MAX = 4096
+REVOCATION_POLL_S = 1
+DATABASE_THREADS_MAX = DATABASE_POOL_MAX
+DRAIN_TIMEOUT_S = _integer("HEADRACE_DRAIN_TIMEOUT_S", 20)
+STALL_S = _integer("HEADRACE_STALL_S", 20)
+"""Readiness fails when an engine with work has made no step for this long."""
+
+# --- money ------------------------------------------------------------------------------------------------
+HOLD_RENEW_S = _integer("HEADRACE_HOLD_RENEW_S", 30)
+HOLD_LAPSE_S = _integer("HEADRACE_HOLD_LAPSE_S", 120)
+"""The sweeper looks only at holds that nobody renewed for this long."""
+JOURNAL_WAIT_S = _integer("HEADRACE_JOURNAL_WAIT_S", 900)
+"""How long a lapsed hold waits for an engine's journal before it is voided with a zero charge."""
+SWEEP_S = _integer("HEADRACE_SWEEP_S", 30)
+
+# --- bulk work ---------------------------------------------------------------------------------------------
+BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
+BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)
+"""Items one pump leases, and so runs at once."""
+BATCH_ATTEMPTS_MAX = 5
+SUMMARY_TOKENS_MAX = 96
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "sweep lapsed holds": {"task": "headrace.sweep_holds", "schedule": SWEEP_S},
+    "pump summaries": {"task": "batch_jobs.pump_summaries", "schedule": 30},
+}
+
+# --- logging ---------------------------------------------------------------------------------------------------
+LOGGING_CONFIG = "headrace.telemetry.logging.configure"
+LOGGING: dict[str, Any] = {"level": os.environ.get("HEADRACE_LOG_LEVEL", "INFO")}
