@@ -14,8 +14,8 @@ from uuid import UUID
 class BatchCompletion:
     """One chat completion request to run at batch priority and batch price.
 
-    `request_id` is chosen by the caller and stored before the call: it is the id of the hold, so
-    running the same line twice cannot charge twice. `body` is an OpenAI chat completion request.
+    `request_id` is chosen by the caller and stored before the call: it is the id of the hold, and
+    each attempt has its own. `body` is an OpenAI chat completion request.
     """
 
     request_id: UUID
@@ -26,22 +26,31 @@ class BatchCompletion:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCompletionResult:
-    """What came of one BatchCompletion; `error_code` None means success.
-
-    `retryable` marks failures of ours (engine away, overloaded, rate limited) that say nothing
-    about the request: the line goes back to the queue.
-    """
+class BatchAnswer:
+    """A complete answer (stop or length) to one BatchCompletion, not yet charged."""
 
     request_id: UUID
     text: str
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCompletionResult:
+    """What came of one BatchCompletion, settled; `error_code` None means its answer was stored.
+
+    `retryable` marks failures of ours that say nothing about the request: the line goes back to
+    the queue. `deferred` marks those that never reached an engine (rate limit, engine away or
+    full): they do not count as an attempt.
+    """
+
+    request_id: UUID
     charge_pico: int
     error_code: str | None = None
     error_message: str | None = None
     retryable: bool = False
+    deferred: bool = False
 
 
 class CompletionPort(Protocol):
@@ -50,12 +59,22 @@ class CompletionPort(Protocol):
     def complete(
         self,
         completions: Sequence[BatchCompletion],
+        on_answer: Callable[[BatchAnswer], bool],
         on_result: Callable[[BatchCompletionResult], None],
     ) -> None:
-        """Runs all, concurrently, and calls `on_result` once for each as it ends.
+        """Runs all, concurrently, and blocks until every one has ended.
 
-        Blocks until every one has ended. `on_result` is called on the calling thread.
+        A complete answer goes to `on_answer` before it is settled. True means that it is stored
+        for the tenant: only then is the request charged, by the engine's counts. False (or an
+        exception) means that the attempt was superseded. That, and any end without an answer,
+        settles with a charge of zero: nothing was handed over. `on_result` follows each settle, at
+        most once a request; where the settle has to wait, it is not called and `charge_of` tells
+        later. Both run on the calling thread.
         """
+        ...
+
+    def charge_of(self, organization_id: UUID, request_id: UUID) -> int | None:
+        """What a request was charged, in pico-units; None while its hold is still open."""
         ...
 
 

@@ -149,7 +149,18 @@ SWEEP_S = _integer("HEADRACE_SWEEP_S", 30)
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
 BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)
 """Items one pump leases, and so runs at once."""
+BATCH_LEASE_RENEWALS_MAX = 60
+"""A lease is renewed every third of BATCH_LEASE_S, so a stuck pump loses its items in the end."""
 BATCH_ATTEMPTS_MAX = 5
+BATCH_RETRY_S = _integer("HEADRACE_BATCH_RETRY_S", 10)
+"""How long an item that could not run waits before it is claimed again."""
+BATCH_JOB_AGE_MAX_S = _integer("HEADRACE_BATCH_JOB_AGE_MAX_S", 24 * 3600)
+"""Items that never reached an engine are retried until their job is this old."""
+BATCH_WAKE_EXPIRES_S = 60
+"""A wake-up that no worker took for this long is dropped; the beat sends the next one."""
+BATCH_DOCUMENTS_MAX = _integer("HEADRACE_BATCH_DOCUMENTS_MAX", 50_000)
+BATCH_FILE_BYTES_MAX = _integer("HEADRACE_BATCH_FILE_BYTES_MAX", 200 * 1024 * 1024)
+BATCH_DOCUMENT_BYTES_MAX = _integer("HEADRACE_BATCH_DOCUMENT_BYTES_MAX", 1024 * 1024)
 SUMMARY_TOKENS_MAX = 96
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
@@ -162,7 +173,11 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
 CELERY_BEAT_SCHEDULE = {
     "sweep lapsed holds": {"task": "headrace.sweep_holds", "schedule": SWEEP_S},
-    "pump summaries": {"task": "batch_jobs.pump_summaries", "schedule": 30},
+    "pump summaries": {
+        "task": "batch_jobs.pump_summaries",
+        "schedule": 30,
+        "options": {"expires": BATCH_WAKE_EXPIRES_S},
+    },
 }
 
 # --- logging ---------------------------------------------------------------------------------------------------
