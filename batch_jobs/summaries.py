@@ -37,7 +37,7 @@ class Document:
 
 
 def read_documents(stream: BinaryIO, limits: InputLimits) -> Iterator[Document]:
-    """Yields the documents of a JSONL stream: one object a line, with `text` and `id` or `custom_id`.
+    """Yields the documents of a JSONL stream: objects with `text` and `id` (or `custom_id`).
 
     Blank lines are skipped. Raises InputInvalid, naming the line, for a line that is no such
     object, a repeated id, or more than `limits` allow; and at the end if there was no document.
