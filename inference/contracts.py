@@ -95,6 +95,8 @@ class GenerationRequest:
     """One completion to compute.
 
     `cache_salt` partitions the prefix cache: two requests share KV blocks only under equal salts.
+    With `stream` False nothing is sent before the end: the text comes as one chunk beside the
+    finish, and `Finish.sent` stays zero, as nobody was handed a part of it.
     """
 
     request_id: str
@@ -102,6 +104,7 @@ class GenerationRequest:
     sampling: SamplingParams
     cache_salt: bytes = b""
     priority: Priority = Priority.INTERACTIVE
+    stream: bool = True
 
 
 @dataclass(frozen=True, slots=True)
