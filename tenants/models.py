@@ -1,0 +1,173 @@
+"""Who there is: users, organizations, projects, memberships and API keys.
+
+Every table with an `organization_id` is under row-level security (sql/0001_protect.sql), and the
+composite foreign keys there keep a project's key inside its organization. Used inside `tenants`
+only; others see `tenants.contracts`.
+"""
+
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.db import models
+from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
+
+from tenants.scope import TenantManager, TenantModel
+
+
+class UserManager(BaseUserManager["User"]):
+    """Creates users who log in by e-mail address."""
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """A user; addresses are compared without case. Raises ValueError for an empty address."""
+        if not email:
+            raise ValueError("a user needs an e-mail address")
+        user = self.model(email=email.lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """An operator who may do everything in the operator's console."""
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person. Belongs to no tenant by itself: memberships say where they may act."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    email = models.EmailField(unique=True)
+    display_name = models.CharField(max_length=120, blank=True)
+    is_active = models.BooleanField(default=True)
+    is_staff = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects = UserManager()
+
+    USERNAME_FIELD = "email"
+
+    def __str__(self) -> str:
+        return self.email
+
+
+class OrganizationRow(TenantModel):
+    """A tenant: owns projects, keys, a currency and its minute limits."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(max_length=63, unique=True)
+    display_name = models.CharField(max_length=120)
+    currency = models.CharField(max_length=3, default="USD")
+    requests_per_minute_max = models.PositiveIntegerField()
+    tokens_per_minute_max = models.PositiveIntegerField()
+    concurrent_requests_max = models.PositiveIntegerField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects: "TenantManager[OrganizationRow]" = TenantManager()
+
+    class Meta(TenantModel.Meta):
+        db_table = "tenants_organization"
+        constraints = [
+            models.CheckConstraint(
+                name="tenants_currency_is_iso", condition=models.Q(currency__regex=r"^[A-Z]{3}$")
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Project(TenantModel):
+    """A part of an organization with keys of its own. An archived one admits no request."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(
+        OrganizationRow, on_delete=models.PROTECT, related_name="projects"
+    )
+    name = models.CharField(max_length=120)
+    created_at = models.DateTimeField(db_default=Now())
+    archived_at = models.DateTimeField(null=True)
+
+    objects: "TenantManager[Project]" = TenantManager()
+
+    class Meta(TenantModel.Meta):
+        db_table = "tenants_project"
+        constraints = [
+            # What composite foreign keys of other tables point at.
+            models.UniqueConstraint(
+                fields=["organization", "id"], name="tenants_project_with_tenant"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    """What a member may do in an organization."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class Membership(TenantModel):
+    """A user's place in an organization."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(
+        OrganizationRow, on_delete=models.PROTECT, related_name="memberships"
+    )
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role.choices)
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects: "TenantManager[Membership]" = TenantManager()
+
+    class Meta(TenantModel.Meta):
+        db_table = "tenants_membership"
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "user"], name="tenants_one_membership"),
+            models.CheckConstraint(
+                name="tenants_membership_role", condition=models.Q(role__in=Role.values)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} is {self.role}"
+
+
+class ApiKey(TenantModel):
+    """An API key: the hash of its secret, and what is shown of it afterwards."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(OrganizationRow, on_delete=models.PROTECT, related_name="+")
+    # The composite foreign key of sql/0001_protect.sql is this one's constraint.
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, related_name="keys", db_constraint=False
+    )
+    name = models.CharField(max_length=120)
+    prefix = models.CharField(max_length=16)
+    last4 = models.CharField(max_length=4)
+    secret_hash = models.BinaryField(max_length=32)
+    hash_scheme = models.CharField(max_length=16, default="sha256")
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    objects: "TenantManager[ApiKey]" = TenantManager()
+
+    class Meta(TenantModel.Meta):
+        db_table = "tenants_api_key"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hash_scheme", "secret_hash"], name="tenants_key_by_hash"
+            ),
+            models.UniqueConstraint(
+                fields=["organization", "project", "id"], name="tenants_key_with_tenant"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}...{self.last4}"
