@@ -7,11 +7,14 @@ salt, a priority and a request id.
 
 import enum
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 BLOCK_TOKENS = 16
 """Tokens in one KV block, and so the step in which prefixes are shared and counted as cached."""
+
+_BLOCK = struct.Struct(f">{BLOCK_TOKENS}I")
 
 STOP_STRINGS_MAX = 4
 STOP_STRING_CHARS_MAX = 256
@@ -196,22 +199,31 @@ class EngineStats:
     """Since the last step ended, or since work arrived on an idle engine; 0 when idle."""
 
 
-def block_hashes(prompt_ids: Sequence[int], *, salt: bytes, cache_key: bytes) -> list[bytes]:
-    """Chained SHA-256 digests of the full blocks of a prompt, oldest first.
+def chain_root(*, salt: bytes, cache_key: bytes) -> bytes:
+    """The digest that stands before the first block of every sequence under this salt.
 
     `salt` is the tenant's; `cache_key` names what else must be equal for KV to be reusable (weights
     version, dtype and KV format, adapter). Both are length-prefixed, so that no pair of values can
-    collide by shifting bytes from one field to the other. Digest i covers tokens
-    0 .. (i + 1) * BLOCK_TOKENS - 1.
+    collide by shifting bytes from one field to the other.
     """
-    parent = hashlib.sha256(
+    return hashlib.sha256(
         b"headrace-kv-1" + len(salt).to_bytes(4, "big") + salt + cache_key
     ).digest()
+
+
+def chain_block(parent: bytes, block: Sequence[int]) -> bytes:
+    """The digest of one full block of token ids (each 0 .. 2**32 - 1) that follows `parent`."""
+    return hashlib.sha256(parent + _BLOCK.pack(*block)).digest()
+
+
+def block_hashes(prompt_ids: Sequence[int], *, salt: bytes, cache_key: bytes) -> list[bytes]:
+    """Chained SHA-256 digests of the full blocks of a prompt, oldest first.
+
+    Digest i covers tokens 0 .. (i + 1) * BLOCK_TOKENS - 1, under the root of `chain_root`.
+    """
+    parent = chain_root(salt=salt, cache_key=cache_key)
     digests: list[bytes] = []
     for start in range(0, len(prompt_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-        block = prompt_ids[start : start + BLOCK_TOKENS]
-        parent = hashlib.sha256(
-            parent + b"".join(token.to_bytes(4, "big") for token in block)
-        ).digest()
+        parent = chain_block(parent, prompt_ids[start : start + BLOCK_TOKENS])
         digests.append(parent)
     return digests

@@ -30,9 +30,10 @@ class SequenceStep:
     """One request's share of a step.
 
     Computes KV for `token_ids`, which stand at positions start .. start + len(token_ids) - 1 of the
-    sequence. `block_table[p // BLOCK_TOKENS]` is the block that holds position p, for every position
-    up to the last one computed here; positions below `start` are already filled. With `sample`
-    set, the token after the last position is drawn; without, nothing is (a prefill chunk).
+    sequence. `block_table[p // BLOCK_TOKENS]` is the block that holds position p, for every
+    position up to the last one computed here; positions below `start` are already filled. With
+    `sample` set, the token after the last position is drawn; without, nothing is (a prefill chunk).
+    The block table belongs to the scheduler: read it during the step only.
     """
 
     request_id: str
