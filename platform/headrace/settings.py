@@ -46,7 +46,7 @@ def _database(url_variable: str) -> dict[str, Any]:
     }
 
 
-# --- secrets -----------------------------------------------------------------------------------
+# --- secrets -------------------------------------------------------------------------------------
 SECRET_KEY = os.environ.get("HEADRACE_SECRET_KEY", "")
 """Signs sessions and derives each tenant's cache salt. `make up` generates one per data folder."""
 if len(SECRET_KEY) < 32:
@@ -65,7 +65,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "tenants.User"
 REDIS_URL = os.environ.get("REDIS_URL", "")
 
-# --- application -----------------------------------------------------------------------------------
+# --- application ---------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -107,23 +107,26 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
 }
 
-# --- the engine ---------------------------------------------------------------------------------------
+# --- the engine ----------------------------------------------------------------------------------
 ENGINE_SOCKET = Path(os.environ.get("HEADRACE_ENGINE_SOCKET", DATA_FOLDER / "run" / "engine.sock"))
 MODEL_BUNDLE = Path(
     os.environ.get("HEADRACE_MODEL_BUNDLE", DATA_FOLDER / "models" / "smollm2-135m-instruct")
 )
 """Folder of the tokenizer bundle (`inference.tokenizer.bundle`)."""
 
-# --- limits ---------------------------------------------------------------------------------------------
+# --- limits --------------------------------------------------------------------------------------
 BODY_BYTES_MAX = _integer("HEADRACE_BODY_BYTES_MAX", 20 * 1024 * 1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_BYTES_MAX
 BODY_READ_TIMEOUT_S = _integer("HEADRACE_BODY_READ_TIMEOUT_S", 30)
 JSON_DEPTH_MAX = 64
 MESSAGES_MAX = 2048
+REQUESTS_LIVE_MAX = _integer("HEADRACE_REQUESTS_LIVE_MAX", 1024)
+"""Requests one process carries at once; more are answered 503."""
 STREAM_KEEPALIVE_S = _integer("HEADRACE_STREAM_KEEPALIVE_S", 15)
 STREAM_WRITE_TIMEOUT_S = _integer("HEADRACE_STREAM_WRITE_TIMEOUT_S", 30)
 """A client that takes no byte for this long loses its stream; what it had is charged."""
-FIRST_TOKEN_TIMEOUT_S = _integer("HEADRACE_FIRST_TOKEN_TIMEOUT_S", 300)
+ENGINE_SILENCE_MAX_S = _integer("HEADRACE_ENGINE_SILENCE_MAX_S", 300)
+"""A request of which the engine says nothing for this long, queueing included, is given up."""
 ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
 """How long an aborted request may take to report its final counts."""
 WEBSOCKET_REQUESTS_MAX = 16
@@ -137,7 +140,7 @@ DRAIN_TIMEOUT_S = _integer("HEADRACE_DRAIN_TIMEOUT_S", 20)
 STALL_S = _integer("HEADRACE_STALL_S", 20)
 """Readiness fails when an engine with work has made no step for this long."""
 
-# --- money ------------------------------------------------------------------------------------------------
+# --- money ---------------------------------------------------------------------------------------
 HOLD_RENEW_S = _integer("HEADRACE_HOLD_RENEW_S", 30)
 HOLD_LAPSE_S = _integer("HEADRACE_HOLD_LAPSE_S", 120)
 """The sweeper looks only at holds that nobody renewed for this long."""
@@ -145,7 +148,7 @@ JOURNAL_WAIT_S = _integer("HEADRACE_JOURNAL_WAIT_S", 900)
 """How long a lapsed hold waits for an engine's journal before it is voided with a zero charge."""
 SWEEP_S = _integer("HEADRACE_SWEEP_S", 30)
 
-# --- bulk work ---------------------------------------------------------------------------------------------
+# --- bulk work -----------------------------------------------------------------------------------
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
 BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)
 """Items one pump leases, and so runs at once."""
@@ -162,6 +165,8 @@ BATCH_DOCUMENTS_MAX = _integer("HEADRACE_BATCH_DOCUMENTS_MAX", 50_000)
 BATCH_FILE_BYTES_MAX = _integer("HEADRACE_BATCH_FILE_BYTES_MAX", 200 * 1024 * 1024)
 BATCH_DOCUMENT_BYTES_MAX = _integer("HEADRACE_BATCH_DOCUMENT_BYTES_MAX", 1024 * 1024)
 SUMMARY_TOKENS_MAX = 96
+SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
+"""What `manage.py summarize` asks unless told otherwise."""
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -180,6 +185,6 @@ CELERY_BEAT_SCHEDULE = {
     },
 }
 
-# --- logging ---------------------------------------------------------------------------------------------------
+# --- logging -------------------------------------------------------------------------------------
 LOGGING_CONFIG = "headrace.telemetry.logging.configure"
 LOGGING: dict[str, Any] = {"level": os.environ.get("HEADRACE_LOG_LEVEL", "INFO")}

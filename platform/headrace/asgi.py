@@ -1,0 +1,81 @@
+"""The ASGI entry: token routes and health first, sockets to Channels, the rest to Django.
+
+Nothing but pure ASGI stands around the token routes. The gateway's runtime lives from the
+lifespan's start-up to its shutdown.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
+
+from django.core.asgi import get_asgi_application
+
+_django = get_asgi_application()
+
+from channels.routing import URLRouter
+from django.urls import path
+
+from headrace import errors
+from headrace.gateway.http import Receive, Scope, Send, send_json
+from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.token_routes import is_ours, token_routes
+from headrace.gateway.websocket import StreamConsumer
+from headrace.lifecycle import health
+
+
+class Application:
+    """Dispatches by protocol and path; owns the runtime."""
+
+    def __init__(self) -> None:
+        self.runtime: GatewayRuntime | None = None
+        self._sockets = URLRouter([path("v1/stream", StreamConsumer.as_asgi())])
+        self._kept: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection of any protocol."""
+        match scope["type"]:
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket" if scope["path"] == "/v1/stream":
+                scope["runtime"] = self.runtime
+                await self._sockets(scope, receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 4404})
+            case _:
+                await self._http(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.runtime is None:
+            error = errors.overloaded("The server is starting.")
+            await send_json(send, error.status, error.body())
+        elif scope["path"] in health.PATHS:
+            await health.health(self.runtime, scope["path"], send)
+        elif is_ours(scope["path"]):
+            await token_routes(self.runtime, scope, receive, send)
+        else:
+            await _django(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.runtime = GatewayRuntime()
+                await self.runtime.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                if self.runtime is not None:
+                    await self.runtime.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work` beside the requests, held against collection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
+
+application = Application()

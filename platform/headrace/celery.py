@@ -1,0 +1,60 @@
+"""The Celery application: bulk pumps and the hold sweeper.
+
+Tasks carry ids only and are short; what must not be lost lives in PostgreSQL. The worker keeps a
+gateway runtime of its own from its start to its end.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery import Celery
+from celery.signals import setup_logging, worker_ready, worker_shutdown
+
+if TYPE_CHECKING:
+    from headrace.gateway.batch_port import BatchPort
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
+
+app = Celery("headrace")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["batch_jobs"])
+
+log = structlog.get_logger(__name__)
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def _keep_our_logging(**_: Any) -> None:
+    """Django's set-up has configured logging already; Celery must not replace it."""
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _start_gateway(**_: Any) -> None:
+    _batch_port().start()
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def _close_gateway(**_: Any) -> None:
+    _batch_port().close()
+
+
+def _batch_port() -> "BatchPort":
+    from django.apps import apps
+
+    from headrace.wiring import HeadraceConfig
+
+    config = apps.get_app_config("headrace")
+    assert isinstance(config, HeadraceConfig)
+    return config.batch_port
+
+
+@app.task(name="headrace.sweep_holds")
+def sweep_holds() -> None:
+    """Voids holds that nobody has renewed for so long that no journal will speak for them."""
+    from django.conf import settings
+
+    import billing.facade
+
+    report = billing.facade.sweep(settings.HOLD_LAPSE_S, settings.JOURNAL_WAIT_S)
+    for request_id in report.voided:
+        log.warning("hold voided: no news of its request", request_id=request_id.hex)

@@ -1,0 +1,180 @@
+"""The errors a client can meet, and how each one looks on the wire.
+
+Domain packages raise typed errors; this file alone decides their status, type, code and retry
+advice (the table in docs/architecture.md). The gateway, the socket and the REST views all render
+through it, so a given fault reads the same on every door.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404
+from rest_framework.exceptions import APIException, AuthenticationFailed, NotAuthenticated
+from rest_framework.response import Response
+
+import billing.contracts
+import tenants.contracts
+
+RETRY_OVERLOADED_S = 2.0
+
+
+@dataclass(slots=True)
+class ApiError(Exception):
+    """A refusal or failure with everything a client needs to react to it.
+
+    `should_retry` None leaves the SDK to its default for the status; `retry_after_s` becomes
+    `retry-after` (whole seconds, at least 1) and `retry-after-ms`.
+    """
+
+    status: int
+    message: str
+    type: str = "invalid_request_error"
+    code: str | None = None
+    param: str | None = None
+    should_retry: bool | None = False
+    retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object: all four fields, always."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def headers(self) -> dict[str, str]:
+        """Retry advice, for clients that read headers."""
+        headers: dict[str, str] = {}
+        if self.should_retry is not None:
+            headers["x-should-retry"] = "true" if self.should_retry else "false"
+        if self.retry_after_s is not None:
+            headers["retry-after"] = str(max(1, math.ceil(self.retry_after_s)))
+            headers["retry-after-ms"] = str(max(1, math.ceil(self.retry_after_s * 1000)))
+        return headers
+
+
+def invalid(message: str, param: str | None, code: str | None = "invalid_value") -> ApiError:
+    """400: the request is not one we can serve as written."""
+    return ApiError(400, message, code=code, param=param)
+
+
+def unsupported(param: str) -> ApiError:
+    """400: a field we know, asked for in a way that would change the answer, and cannot honour."""
+    return ApiError(
+        400,
+        f"'{param}' is not supported by this server yet; leave it out or at its default.",
+        code="unsupported_parameter",
+        param=param,
+    )
+
+
+def key_missing() -> ApiError:
+    """401: no credentials where a key is needed."""
+    return ApiError(
+        401, "You didn't provide an API key. Send it as 'Authorization: Bearer YOUR_KEY'."
+    )
+
+
+def key_invalid() -> ApiError:
+    """401: one text for unknown, revoked, expired and malformed keys."""
+    return ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
+
+
+def model_not_found(model: str) -> ApiError:
+    """404: unknown, not for this tenant, or without a price."""
+    shown = model if len(model) <= 100 else f"{model[:100]}..."
+    return ApiError(
+        404,
+        f"The model '{shown}' does not exist or you do not have access to it.",
+        code="model_not_found",
+        param="model",
+    )
+
+
+def context_length_exceeded(context_tokens_max: int, asked_tokens: int, param: str) -> ApiError:
+    """400: prompt and asked output do not fit the model."""
+    return ApiError(
+        400,
+        f"This model's maximum context length is {context_tokens_max} tokens, however you "
+        f"requested {asked_tokens} tokens. Please reduce the length of the "
+        f"{'messages' if param == 'messages' else 'messages or completion'}.",
+        code="context_length_exceeded",
+        param=param,
+    )
+
+
+def insufficient_quota(message: str) -> ApiError:
+    """429 that no retry mends: the money or the hard budget is gone."""
+    return ApiError(429, message, type="insufficient_quota", code="insufficient_quota")
+
+
+def rate_limited(kind: str, message: str, retry_after_s: float) -> ApiError:
+    """429 that time mends; `kind` is requests or tokens."""
+    return ApiError(
+        429,
+        message,
+        type=kind,
+        code="rate_limit_exceeded",
+        should_retry=None,
+        retry_after_s=retry_after_s,
+    )
+
+
+def overloaded(message: str) -> ApiError:
+    """503: full, draining, or a dependency is away; nothing was charged."""
+    return ApiError(
+        503,
+        message,
+        type="server_error",
+        code="overloaded",
+        should_retry=True,
+        retry_after_s=RETRY_OVERLOADED_S,
+    )
+
+
+def engine_failed(message: str = "The engine failed while computing this request.") -> ApiError:
+    """500: our fault; only what the client already received is charged."""
+    return ApiError(500, message, type="server_error", code="engine_error", should_retry=True)
+
+
+def timed_out(message: str) -> ApiError:
+    """504: the engine did not answer in time."""
+    return ApiError(504, message, type="server_error", code="timeout", should_retry=True)
+
+
+def from_domain(error: Exception) -> ApiError | None:
+    """The wire form of a typed domain error, or None for one that has none."""
+    match error:
+        case ApiError():
+            return error
+        case tenants.contracts.KeyMalformed() | tenants.contracts.KeyRejected():
+            return key_invalid()
+        case billing.contracts.ReceiptNotFound():
+            return ApiError(404, "No such request.")
+    return None
+
+
+def render_rest_exception(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """Django REST framework's exception handler, in the same error shape as the token routes."""
+    api_error = from_domain(error)
+    if api_error is None:
+        match error:
+            case NotAuthenticated():
+                api_error = key_missing()
+            case AuthenticationFailed():
+                api_error = key_invalid()
+            case Http404():
+                api_error = ApiError(404, "No such object.")
+            case APIException():
+                api_error = ApiError(error.status_code, str(error.detail))
+            case _:
+                return None
+    return Response(api_error.body(), status=api_error.status, headers=api_error.headers())

@@ -1,0 +1,208 @@
+"""May it run: price, context, minute limits and the hold, in that order.
+
+Everything here happens before an engine sees the request. A refusal anywhere leaves nothing behind:
+no hold, no reserved tokens, no charge.
+"""
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError
+
+import billing.facade
+from billing.contracts import (
+    HoldOutcome,
+    HoldRefusal,
+    HoldRequest,
+    ModelNotFound,
+    Quote,
+    ServiceTier,
+)
+from headrace import errors
+from headrace.gateway.auth import cache_salt
+from headrace.gateway.database import in_database
+from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
+from headrace.telemetry import metrics
+from inference.contracts import SEED_BITS, GenerationRequest, Priority, SamplingParams
+from inference.tokenizer.prompt import PromptEncoder, TemplateRefused
+
+PROMPT_CHARS_PER_TOKEN_MAX = 64
+"""Text longer than this per token of context is refused without encoding it."""
+THREADED_ENCODE_CHARS = 4_000
+"""Longer prompts are encoded in a thread: encoding takes about 1 ms per 4,000 characters."""
+QUOTE_TTL_S = 1.0
+QUOTES_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that holds its money and its place, ready for an engine."""
+
+    quote: Quote
+    limits: LimitState | None
+    """None for bulk work, which has no minute limits."""
+    generation: GenerationRequest
+
+
+class QuoteCache:
+    """Prices in force, at most `QUOTE_TTL_S` old."""
+
+    def __init__(self) -> None:
+        self._quotes: dict[tuple[UUID, str, ServiceTier], tuple[float, Quote]] = {}
+
+    async def quote(self, organization_id: UUID, model: str, tier: ServiceTier) -> Quote:
+        """The unit prices of a model for a tenant; raises ApiError 404."""
+        key = (organization_id, model, tier)
+        hit = self._quotes.get(key)
+        if hit is not None and hit[0] > time.monotonic():
+            return hit[1]
+        try:
+            quote = await in_database(billing.facade.quote, organization_id, model, tier)
+        except ModelNotFound:
+            raise errors.model_not_found(model) from None
+        if len(self._quotes) >= QUOTES_MAX:
+            self._quotes.clear()
+        self._quotes[key] = (time.monotonic() + QUOTE_TTL_S, quote)
+        return quote
+
+
+async def encode(encoder: PromptEncoder, order: ChatOrder, context_tokens_max: int) -> list[int]:
+    """The prompt's token ids; raises ApiError 400 for one that cannot fit or be rendered."""
+    chars = sum(len(message.content) for message in order.messages)
+    if chars > context_tokens_max * PROMPT_CHARS_PER_TOKEN_MAX:
+        metrics.LIMIT_HITS.labels("prompt_chars").inc()
+        raise errors.context_length_exceeded(
+            context_tokens_max, chars // PROMPT_CHARS_PER_TOKEN_MAX, "messages"
+        )
+    try:
+        if chars > THREADED_ENCODE_CHARS:
+            return await asyncio.to_thread(encoder.encode_chat, order.messages)
+        return encoder.encode_chat(order.messages)
+    except TemplateRefused as error:
+        raise errors.invalid(str(error), "messages") from None
+
+
+def output_tokens_max(order: ChatOrder, quote: Quote, prompt_tokens: int, context: int) -> int:
+    """The most tokens this request may generate; raises ApiError 400 when nothing fits. Pure."""
+    left = context - prompt_tokens
+    if left < 1:
+        raise errors.context_length_exceeded(context, prompt_tokens + 1, "messages")
+    if order.max_tokens is None:
+        return min(left, quote.offer.output_tokens_max)
+    if order.max_tokens > left:
+        raise errors.context_length_exceeded(
+            context, prompt_tokens + order.max_tokens, order.max_tokens_param
+        )
+    return min(order.max_tokens, quote.offer.output_tokens_max)
+
+
+async def admit(
+    caller: Caller,
+    order: ChatOrder,
+    *,
+    quotes: QuoteCache,
+    encoder: PromptEncoder,
+    limiter: RateLimiter,
+    engine_tokens_max: int,
+) -> Admission:
+    """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
+    quote = await quotes.quote(caller.organization_id, order.model, caller.tier)
+    context = min(quote.offer.context_tokens_max, engine_tokens_max)
+    prompt_ids = await encode(encoder, order, context)
+    output_max = output_tokens_max(order, quote, len(prompt_ids), context)
+
+    tokens = len(prompt_ids) + output_max
+    limits: LimitState | None = None
+    if caller.limits is not None:
+        limits = await limiter.reserve(
+            caller.organization_id, caller.request_id, tokens, caller.limits
+        )
+        if limits.refused:
+            metrics.LIMIT_HITS.labels(limits.refused).inc()
+            raise refusal(limits, tokens)
+    try:
+        await _hold(caller, order, quote, len(prompt_ids), output_max)
+    except BaseException:
+        await release(limiter, caller)
+        raise
+    return Admission(quote, limits, _generation(caller, order, prompt_ids, output_max))
+
+
+async def release(limiter: RateLimiter, caller: Caller) -> None:
+    """Gives back what `admit` reserved of the minute."""
+    if caller.limits is not None:
+        await limiter.release(caller.organization_id, caller.request_id)
+
+
+async def _hold(
+    caller: Caller, order: ChatOrder, quote: Quote, prompt_tokens: int, output_max: int
+) -> None:
+    with metrics.HOLD_SECONDS.time():
+        try:
+            outcomes: list[HoldOutcome] = await in_database(
+                billing.facade.hold,
+                [
+                    HoldRequest(
+                        request_id=caller.request_id,
+                        organization_id=caller.organization_id,
+                        project_id=caller.project_id,
+                        key_id=caller.key_id,
+                        quote=quote,
+                        model_asked=order.model,
+                        prompt_tokens=prompt_tokens,
+                        output_tokens_max=output_max,
+                    )
+                ],
+            )
+        except (DatabaseError, InterfaceError) as error:
+            raise errors.overloaded("The billing database is away; try again shortly.") from error
+    match outcomes[0].refusal:
+        case None:
+            return
+        case HoldRefusal.KEY_REVOKED:
+            raise errors.key_invalid()
+        case HoldRefusal.PROJECT_ARCHIVED:
+            raise errors.ApiError(
+                403,
+                "The project of this API key is archived.",
+                type="permission_error",
+                code="insufficient_permissions",
+            )
+        case HoldRefusal.INSUFFICIENT_QUOTA:
+            raise errors.insufficient_quota(
+                "You exceeded your current quota: the prepaid balance does not cover this "
+                "request. Top up, or lower max_completion_tokens."
+            )
+        case HoldRefusal.DAILY_TOKENS_EXCEEDED:
+            raise errors.insufficient_quota(
+                "You exceeded your daily token quota; it starts again at midnight UTC."
+            )
+        case HoldRefusal.DUPLICATE:
+            raise errors.ApiError(409, "This request id was used before.", code="duplicate")
+
+
+def _generation(
+    caller: Caller, order: ChatOrder, prompt_ids: list[int], output_max: int
+) -> GenerationRequest:
+    batch = caller.tier is ServiceTier.BATCH
+    return GenerationRequest(
+        request_id=caller.request_id.hex,
+        prompt_ids=tuple(prompt_ids),
+        sampling=SamplingParams(
+            max_tokens=output_max,
+            temperature=order.temperature,
+            top_p=order.top_p,
+            top_k=order.top_k,
+            seed=secrets.randbits(SEED_BITS) if order.seed is None else order.seed,
+            stop=order.stop,
+            stop_token_ids=order.stop_token_ids,
+        ),
+        cache_salt=cache_salt(str(caller.organization_id)),
+        priority=Priority.BATCH if batch else Priority.INTERACTIVE,
+        # A bulk item has its own proof of delivery (its row); what the engine wrote must count.
+        stream=order.stream or batch,
+    )

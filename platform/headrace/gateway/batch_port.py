@@ -1,0 +1,180 @@
+"""The completion port of bulk work: the same pipeline, at batch priority and price.
+
+Runs on the worker. The pipeline lives on an event loop in a thread of its own; the pump's
+callbacks run on the pump's thread, through a queue. One runtime per worker process, started with
+the worker so that it also settles what the engine kept for processes that died.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from uuid import UUID
+
+import billing.facade
+from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult
+from billing.contracts import ReceiptNotFound, ServiceTier
+from headrace import errors
+from headrace.gateway.openai.chat_request import parse_chat_request
+from headrace.gateway.orders import Caller
+from headrace.gateway.pipeline import Piece
+from headrace.gateway.runtime import GatewayRuntime
+from inference.contracts import TokenCounts
+
+ENGINE_WAIT_S = 30.0
+"""How long a fresh worker waits for its engine before it defers bulk work."""
+Result = TypeVar("Result")
+
+
+class WorkerRuntime:
+    """A `GatewayRuntime` on a background event loop, for synchronous callers."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
+        self._thread.start()
+        self.runtime = self.call(self._start()).result()
+
+    def call(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """Runs a coroutine on the background loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Ends what runs, settles it, and stops the loop."""
+        self.call(self.runtime.close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    async def _start(self) -> GatewayRuntime:
+        runtime = GatewayRuntime()
+        await runtime.start()
+        return runtime
+
+
+class BatchPort:
+    """Implements `batch_jobs.ports.CompletionPort`; starts its runtime at the first use."""
+
+    def __init__(self) -> None:
+        self._worker: WorkerRuntime | None = None
+        self._starting = threading.Lock()
+
+    def start(self) -> WorkerRuntime:
+        """The process's runtime, started if it is not yet running."""
+        with self._starting:
+            if self._worker is None:
+                self._worker = WorkerRuntime()
+            return self._worker
+
+    def close(self) -> None:
+        """Ends the runtime, if there is one."""
+        with self._starting:
+            if self._worker is not None:
+                self._worker.close()
+                self._worker = None
+
+    def complete(
+        self,
+        completions: Sequence[BatchCompletion],
+        on_answer: Callable[[BatchAnswer], bool],
+        on_result: Callable[[BatchCompletionResult], None],
+    ) -> None:
+        """See the port. Returns when every completion has ended."""
+        worker = self.start()
+        calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        everything = worker.call(_run_all(worker.runtime, completions, calls, on_answer, on_result))
+        everything.add_done_callback(lambda _: calls.put(None))
+        while (call := calls.get()) is not None:
+            call()
+        everything.result()
+
+    def charge_of(self, organization_id: UUID, request_id: UUID) -> int | None:
+        """See the port."""
+        try:
+            receipt = billing.facade.receipt(organization_id, request_id)
+        except ReceiptNotFound:
+            return 0
+        return None if receipt.state == "open" else receipt.charge_pico
+
+
+Calls = queue.SimpleQueue[Callable[[], None] | None]
+
+
+async def _run_all(
+    runtime: GatewayRuntime,
+    completions: Sequence[BatchCompletion],
+    calls: Calls,
+    on_answer: Callable[[BatchAnswer], bool],
+    on_result: Callable[[BatchCompletionResult], None],
+) -> None:
+    await runtime.engine.wait_connected(ENGINE_WAIT_S)
+
+    async def run(completion: BatchCompletion) -> None:
+        result = await _run_one(runtime, completion, calls, on_answer)
+        if result is not None:
+            calls.put(lambda: on_result(result))
+
+    await asyncio.gather(*(run(completion) for completion in completions))
+
+
+async def _run_one(
+    runtime: GatewayRuntime,
+    item: BatchCompletion,
+    calls: Calls,
+    on_answer: Callable[[BatchAnswer], bool],
+) -> BatchCompletionResult | None:
+    async def store(text: str, counts: TokenCounts) -> bool:
+        answer = BatchAnswer(item.request_id, text, counts.prompt, counts.cached, counts.completion)
+        return await _on_callers_thread(calls, lambda: on_answer(answer))
+
+    caller = Caller(
+        item.request_id,
+        item.organization_id,
+        item.project_id,
+        item.key_id,
+        ServiceTier.BATCH,
+        limits=None,
+    )
+    try:
+        completion = runtime.complete(caller, parse_chat_request(item.body), store)
+        await completion.opened()
+    except errors.ApiError as error:
+        return _failed(item, error, reached_engine=False)
+    event = await completion.next_event()
+    while isinstance(event, Piece):
+        event = await completion.next_event()
+    if event.error is not None:
+        return _failed(item, event.error, reached_engine=event.settled is not None)
+    if event.settled is None:
+        return None
+    return BatchCompletionResult(item.request_id, event.settled.charge_pico)
+
+
+def _failed(
+    item: BatchCompletion, error: errors.ApiError, *, reached_engine: bool
+) -> BatchCompletionResult:
+    ours = error.status >= 500 or (error.status == 429 and error.code == "rate_limit_exceeded")
+    return BatchCompletionResult(
+        item.request_id,
+        charge_pico=0,
+        error_code=error.code or error.type,
+        error_message=error.message,
+        retryable=ours or error.status in (409, 499),
+        deferred=ours and not reached_engine,
+    )
+
+
+async def _on_callers_thread(calls: Calls, call: Callable[[], bool]) -> bool:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bool] = loop.create_future()
+
+    def run() -> None:
+        stored = False
+        try:
+            stored = call()
+        finally:
+            loop.call_soon_threadsafe(answer.set_result, stored)
+
+    calls.put(run)
+    return await answer

@@ -1,0 +1,101 @@
+"""What a request is charged for, given how it ended. Pure.
+
+The engine's counts are the truth for every regular end and for a client that left. When the fault
+is ours, only what was handed to the client's socket is charged, and nothing for an answer that was
+to be delivered whole (a bulk item, an unstreamed response).
+"""
+
+import enum
+from uuid import UUID
+
+from billing.contracts import Settlement, UsageCounts, UsageSource
+from inference.contracts import Finish, FinishReason, TokenCounts
+
+
+class Cause(enum.StrEnum):
+    """Why a request was ended before the engine was done with it."""
+
+    CLIENT_GONE = "client_gone"
+    KEY_REVOKED = "key_revoked"
+    DRAINING = "draining"
+    TIMED_OUT = "timed_out"
+    ENGINE_LOST = "engine_lost"
+    SUPERSEDED = "superseded"
+    """A bulk answer that came after its lease had passed to somebody else."""
+
+
+OURS = frozenset({Cause.DRAINING, Cause.TIMED_OUT, Cause.ENGINE_LOST, Cause.SUPERSEDED})
+REGULAR = frozenset({FinishReason.STOP, FinishReason.LENGTH})
+
+
+def usage_counts(counts: TokenCounts) -> UsageCounts:
+    """The engine's cumulative counts as disjoint price classes.
+
+    Raises ValueError when they contradict themselves (cached > prompt, negative).
+    """
+    return UsageCounts(
+        uncached_input_tokens=counts.prompt - counts.cached,
+        cached_input_tokens=counts.cached,
+        output_tokens=counts.completion,
+    )
+
+
+def settlement(
+    request_id: UUID,
+    model: str,
+    finish: Finish,
+    delivered: TokenCounts,
+    cause: Cause | None,
+    *,
+    all_or_nothing: bool,
+) -> Settlement:
+    """How to settle a request that the engine finished, possibly because of `cause`.
+
+    `all_or_nothing` is bulk work: what did not come to its regular end is worth nothing to its
+    owner and runs again.
+    """
+    ours = finish.reason is FinishReason.ERROR or cause in OURS
+    ours = ours or (all_or_nothing and finish.reason not in REGULAR)
+    reason = finish.reason.value
+    if cause is not None and finish.reason is FinishReason.CANCELLED:
+        reason = "cancelled" if cause is Cause.CLIENT_GONE else cause.value
+    return Settlement(
+        request_id=request_id,
+        counts=usage_counts(delivered if ours else finish.counts),
+        finish_reason=reason,
+        model_served=model,
+        queue_ms=finish.timings.queue_ms,
+        prefill_ms=finish.timings.prefill_ms,
+        decode_ms=finish.timings.decode_ms,
+    )
+
+
+def settlement_of_lost(
+    request_id: UUID, model: str, delivered: TokenCounts, cause: Cause
+) -> Settlement:
+    """How to settle a request whose engine is gone: by what its client had been handed."""
+    return Settlement(
+        request_id=request_id,
+        counts=usage_counts(delivered),
+        finish_reason=cause.value,
+        model_served=model,
+        source=UsageSource.MEASURED if delivered.prompt else UsageSource.ESTIMATED,
+    )
+
+
+def settlement_of_orphan(
+    request_id: UUID, model: str, finish: Finish, *, forfeited: bool
+) -> Settlement:
+    """How to settle a finish whose web or worker process died: by what had been written to it.
+
+    `forfeited` bulk items delivered nothing to their owner and run again under a new id.
+    """
+    return Settlement(
+        request_id=request_id,
+        counts=UsageCounts() if forfeited else usage_counts(finish.sent),
+        finish_reason=finish.reason.value,
+        model_served=model,
+        queue_ms=finish.timings.queue_ms,
+        prefill_ms=finish.timings.prefill_ms,
+        decode_ms=finish.timings.decode_ms,
+    )

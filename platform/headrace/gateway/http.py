@@ -1,0 +1,120 @@
+"""Raw ASGI in and out: reading a bounded body, sending JSON, hearing the client leave.
+
+The token routes use these instead of a framework because a framework's middleware tends to hide
+the disconnect that must stop the engine.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import msgspec
+from django.conf import settings
+
+from headrace import errors
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+
+class ClientGone(Exception):
+    """The client closed the connection, or stopped taking bytes."""
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first header of that (lower-case) name, as text."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value).decode("latin-1")
+    return None
+
+
+async def read_json(receive: Receive) -> Any:
+    """The request body as JSON; raises ApiError 400, 408 or 413, or ClientGone."""
+    try:
+        async with asyncio.timeout(settings.BODY_READ_TIMEOUT_S):
+            body = await _read_body(receive)
+    except TimeoutError:
+        raise errors.ApiError(
+            408, "The request body did not arrive in time.", should_retry=True
+        ) from None
+    try:
+        payload = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.invalid(
+            f"We could not parse the JSON body of your request: {error}", None, "invalid_json"
+        ) from None
+    if _too_deep(payload, settings.JSON_DEPTH_MAX):
+        raise errors.invalid("The JSON body is nested too deeply.", None, "invalid_json")
+    return payload
+
+
+async def _read_body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > settings.BODY_BYTES_MAX:
+            raise errors.ApiError(
+                413, f"The request body is larger than {settings.BODY_BYTES_MAX} bytes."
+            )
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _too_deep(payload: Any, depth_max: int) -> bool:
+    layer = [payload]
+    for _ in range(depth_max):
+        layer = [
+            child
+            for node in layer
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not layer:
+            return False
+    return True
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Returns when the client has closed its side."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_json(send: Send, status: int, payload: Any, headers: Iterable[Header] = ()) -> None:
+    """A whole JSON response."""
+    body = msgspec.json.encode(payload)
+    await start_response(
+        send,
+        status,
+        [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers],
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def start_response(send: Send, status: int, headers: Iterable[Header]) -> None:
+    """The status line and headers."""
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+
+async def send_part(send: Send, body: bytes, *, last: bool = False) -> None:
+    """A piece of a streamed body; raises ClientGone if the client takes none for too long."""
+    try:
+        async with asyncio.timeout(settings.STREAM_WRITE_TIMEOUT_S):
+            await send({"type": "http.response.body", "body": body, "more_body": not last})
+    except TimeoutError:
+        raise ClientGone from None
+
+
+def encode_headers(headers: dict[str, str]) -> list[Header]:
+    """As ASGI wants them."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -1,0 +1,174 @@
+"""`POST /v1/chat/completions`: one order, answered whole or as an SSE stream.
+
+Races the client's disconnect against the engine, so that a closed socket stops the computing within
+a step. Reads from a `Completion`; money is none of its business.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+from django.conf import settings
+
+from headrace import errors
+from headrace.gateway import sse
+from headrace.gateway.auth import identify
+from headrace.gateway.charging import Cause
+from headrace.gateway.http import (
+    ClientGone,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    encode_headers,
+    header,
+    read_json,
+    send_json,
+    send_part,
+    start_response,
+    wait_for_disconnect,
+)
+from headrace.gateway.openai.chat_request import parse_chat_request
+from headrace.gateway.openai.chat_response import ChatFraming
+from headrace.gateway.orders import Caller
+from headrace.gateway.pipeline import Completion, End, Piece
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+
+Result = TypeVar("Result")
+
+
+async def chat_completions(
+    runtime: GatewayRuntime, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """The route. Every answer, errors included, carries `x-request-id`."""
+    arrived = time.monotonic()
+    request_id = new_request_id()
+    headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
+    try:
+        identity = await identify(scope)
+        if header(scope, b"idempotency-key") is not None:
+            # Ignoring it would charge a retry twice while its sender believes otherwise.
+            raise errors.unsupported("Idempotency-Key")
+        order = parse_chat_request(await read_json(receive))
+        completion = runtime.complete(Caller.interactive(identity, request_id), order)
+        listener = asyncio.ensure_future(wait_for_disconnect(receive))
+        try:
+            admission = await _unless_gone(listener, completion.opened())
+            if admission.limits is not None:
+                headers |= admission.limits.headers()
+            framing = ChatFraming(request_id, int(time.time()), order.model, order.include_usage)
+            if order.stream:
+                await _stream(completion, framing, listener, send, headers)
+            else:
+                await _answer_whole(completion, framing, listener, send, headers, arrived)
+        except (ClientGone, asyncio.CancelledError):
+            completion.cancel(Cause.CLIENT_GONE)
+            raise
+        finally:
+            listener.cancel()
+    except errors.ApiError as error:
+        await send_json(send, error.status, error.body(), encode_headers(headers | error.headers()))
+    except ClientGone:
+        return
+
+
+async def _unless_gone(listener: "asyncio.Future[None]", work: Awaitable[Result]) -> Result:
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({listener, task}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        task.cancel()
+
+
+async def _answer_whole(
+    completion: Completion,
+    framing: ChatFraming,
+    listener: "asyncio.Future[None]",
+    send: Send,
+    headers: dict[str, str],
+    arrived: float,
+) -> None:
+    texts: list[str] = []
+    while True:
+        event = await _unless_gone(listener, completion.next_event())
+        if isinstance(event, Piece):
+            texts.append(event.text)
+            continue
+        if event.error is not None:
+            raise event.error
+        headers["openai-processing-ms"] = str(int((time.monotonic() - arrived) * 1000))
+        body = framing.whole("".join(texts), event.reason, event.counts)
+        await send_json(send, 200, body, encode_headers(headers))
+        return
+
+
+async def _stream(
+    completion: Completion,
+    framing: ChatFraming,
+    listener: "asyncio.Future[None]",
+    send: Send,
+    headers: dict[str, str],
+) -> None:
+    """Sends headers with the first news of the engine, so that early failures keep their status."""
+    started = False
+
+    async def start(head: list[Header]) -> None:
+        nonlocal started
+        if not started:
+            started = True
+            await start_response(send, 200, [*sse.HEADERS, *head])
+            await send_part(send, sse.frame(framing.opening()))
+
+    async for event in _with_keepalives(completion, listener):
+        if isinstance(event, End):
+            if event.error is not None and not started:
+                raise event.error
+            await start(encode_headers(headers))
+            await send_part(send, _ending(framing, event), last=True)
+            return
+        await start(encode_headers(headers))
+        if event is None:
+            await send_part(send, sse.KEEPALIVE)
+        else:
+            await send_part(send, sse.frame(framing.text(event.text)))
+            completion.delivered = event.counts
+
+
+async def _with_keepalives(
+    completion: Completion, listener: "asyncio.Future[None]"
+) -> AsyncIterator[Piece | End | None]:
+    """The completion's events, and None where a keep-alive is due; ends after the End."""
+    while True:
+        upcoming = asyncio.ensure_future(completion.next_event())
+        try:
+            while not upcoming.done():
+                await asyncio.wait(
+                    {listener, upcoming},
+                    timeout=settings.STREAM_KEEPALIVE_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if listener.done():
+                    raise ClientGone
+                if not upcoming.done():
+                    yield None
+            event = upcoming.result()
+        finally:
+            upcoming.cancel()
+        yield event
+        if isinstance(event, End):
+            return
+
+
+def _ending(framing: ChatFraming, end: End) -> bytes:
+    if end.error is not None:
+        # Never a made-up finish, and no [DONE]: the SDK raises on the error object.
+        return sse.frame(end.error.body())
+    frames = sse.frame(framing.closing(end.reason))
+    if framing.include_usage:
+        frames += sse.frame(framing.usage(end.counts))
+    return frames + sse.DONE

@@ -1,0 +1,315 @@
+"""The one way through the house: a request from hold to settle, as a task that owns both.
+
+Dialects (SSE, socket, JSON, bulk) create a `Completion` and read pieces from it; they can cancel it
+and tell it what they handed over, but never stop the task itself. So a client that vanishes at any
+point, even before the first byte, cannot leave a hold open or a generation unbilled.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from billing.contracts import Settled
+from headrace import errors
+from headrace.gateway import charging
+from headrace.gateway.admission import Admission, admit, release
+from headrace.gateway.charging import Cause
+from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.request_ids import public_request_id
+from headrace.gateway.settle import settle_until_done, void_until_done
+from headrace.telemetry import metrics
+from inference.client.native import EngineLost, EngineStream, EngineUnavailable
+from inference.contracts import Chunk, Finish, FinishReason, RefusalCode, TokenCounts
+
+if TYPE_CHECKING:
+    from headrace.gateway.runtime import GatewayRuntime
+
+SETTLE_REPLY_WAIT_S = 5.0
+"""A reply ends after its settle; with the database away, it ends after this and settles later."""
+
+log = structlog.get_logger(__name__)
+
+OnAnswer = Callable[[str, TokenCounts], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that the client has not seen yet, and the counts up to its end."""
+
+    text: str
+    counts: TokenCounts
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How it ended: regularly (`error` None, `reason` stop or length), or with an error to show.
+
+    `settled` is None when nothing was charged, or when the charge could not be written yet.
+    """
+
+    reason: FinishReason
+    counts: TokenCounts
+    settled: Settled | None
+    error: errors.ApiError | None
+
+
+class Completion:
+    """One request. Create it, `await opened()`, then read with `next_event()` up to the End.
+
+    `delivered` is the reader's to set: the counts of what it has handed to the client's socket.
+    `on_answer`, used by bulk work, is awaited with the whole text before the charge is made; if it
+    answers False the answer counts as undelivered.
+    """
+
+    def __init__(
+        self,
+        runtime: "GatewayRuntime",
+        caller: Caller,
+        order: ChatOrder,
+        on_answer: OnAnswer | None = None,
+    ) -> None:
+        self.caller = caller
+        self.order = order
+        self.delivered = TokenCounts()
+        self.cause: Cause | None = None
+        self._runtime = runtime
+        self._on_answer = on_answer
+        self._arrived = time.monotonic()
+        self._opened: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        self._stream: EngineStream | None = None
+        self._silence: asyncio.Timeout | None = None
+        self._texts: list[str] = []
+        self._counts = TokenCounts()
+        self._end: End | None = None
+        self._news = asyncio.Event()
+
+    # --- the reader's side -----------------------------------------------------------------------
+
+    async def opened(self) -> Admission:
+        """Waits until the request holds its money and an engine has it; raises ApiError if not."""
+        return await asyncio.shield(self._opened)
+
+    async def next_event(self) -> Piece | End:
+        """The next text, merged if the reader is slow, and at last the End."""
+        while True:
+            if self._texts:
+                piece = Piece("".join(self._texts), self._counts)
+                self._texts.clear()
+                return piece
+            if self._end is not None:
+                return self._end
+            self._news.clear()
+            await self._news.wait()
+
+    def cancel(self, cause: Cause) -> None:
+        """Ends the request early; what was computed until then is still settled. Idempotent."""
+        if self.cause is not None or self._end is not None:
+            return
+        self.cause = cause
+        if self._stream is not None:
+            self._stream.abort()
+        if self._silence is not None:
+            now = asyncio.get_running_loop().time()
+            self._silence.reschedule(now + settings.ABORT_TIMEOUT_S)
+
+    # --- the task's side -------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Hold, compute, settle; never raises. Run by the runtime as a task of its own."""
+        try:
+            await self._run()
+        except errors.ApiError as error:
+            self._fail(error)
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("database away", error=str(error).strip())
+            self._fail(errors.overloaded("The database is away; try again shortly."))
+        except Exception:  # a process edge: the reader must hear of it
+            log.exception("request failed", request_id=public_request_id(self.caller.request_id))
+            self._fail(errors.engine_failed("Internal error."))
+
+    async def _run(self) -> None:
+        runtime, request_id = self._runtime, self.caller.request_id
+        if not runtime.engine.connected or runtime.engine.hello is None:
+            raise errors.overloaded("No engine is available; try again shortly.")
+        admission = await admit(
+            self.caller,
+            self.order,
+            quotes=runtime.quotes,
+            encoder=runtime.encoder,
+            limiter=runtime.limiter,
+            engine_tokens_max=runtime.engine.hello.limits.request_tokens_max(),
+        )
+        runtime.holds.add(request_id)
+        try:
+            if self.cause is not None:
+                await self._give_back()
+                raise cause_error(self.cause)
+            try:
+                self._stream = runtime.engine.submit(admission.generation)
+            except EngineUnavailable:
+                await self._give_back()
+                raise errors.overloaded("No engine is available; try again shortly.") from None
+            self._opened.set_result(admission)
+            finish = await self._follow(self._stream)
+            if finish is not None and finish.reason is FinishReason.REFUSED:
+                await self._give_back()
+                runtime.engine.ack([finish.request_id])
+                self._finish(finish.reason, None, refused_by_engine(finish))
+                return
+            await self._settle(admission, finish)
+        finally:
+            runtime.holds.discard(request_id)
+
+    async def _follow(self, stream: EngineStream) -> Finish | None:
+        """Passes text on until the engine's finish; None when the engine is lost or silent."""
+        while True:
+            events: AsyncIterator[Chunk | Finish] = aiter(stream)
+            try:
+                async with asyncio.timeout(settings.ENGINE_SILENCE_MAX_S) as self._silence:
+                    if self.cause is not None:
+                        self._silence.reschedule(
+                            asyncio.get_running_loop().time() + settings.ABORT_TIMEOUT_S
+                        )
+                    async for event in events:
+                        finish = self._pass_on(event)
+                        if finish is not None:
+                            return finish
+            except EngineLost:
+                self.cause = self.cause or Cause.ENGINE_LOST
+                return None
+            except TimeoutError:
+                if self.cause is not None:
+                    # Aborted, and still no final counts: settle by what is known. A finish that
+                    # comes after all is acknowledged without a second charge.
+                    return None
+                self.cancel(Cause.TIMED_OUT)
+
+    def _pass_on(self, event: Chunk | Finish) -> Finish | None:
+        if event.counts.completion and not self._counts.completion:
+            metrics.TIME_TO_FIRST_TOKEN.observe(time.monotonic() - self._arrived)
+        self._counts = event.counts
+        if event.text:
+            self._texts.append(event.text)
+            self._news.set()
+        if isinstance(event, Finish):
+            return event
+        if self._silence is not None and self.cause is None:
+            now = asyncio.get_running_loop().time()
+            self._silence.reschedule(now + settings.ENGINE_SILENCE_MAX_S)
+        return None
+
+    async def _settle(self, admission: Admission, finish: Finish | None) -> None:
+        request_id, model = self.caller.request_id, admission.quote.offer.public_id
+        if finish is None:
+            assert self.cause is not None
+            # A client that left is charged by the last counts seen; our own faults by what was
+            # handed over.
+            known = self.delivered if self.cause in charging.OURS else self._counts
+            if self._on_answer is not None:
+                known = TokenCounts()
+            settlement = charging.settlement_of_lost(request_id, model, known, self.cause)
+        else:
+            if not await self._answer(finish):
+                self.cause = Cause.SUPERSEDED
+            settlement = charging.settlement(
+                request_id,
+                model,
+                finish,
+                self.delivered,
+                self.cause,
+                all_or_nothing=self._on_answer is not None,
+            )
+        writing = self._runtime.spawn(self._write(settlement, finish))
+        done, _ = await asyncio.wait({writing}, timeout=SETTLE_REPLY_WAIT_S)
+        settled = writing.result() if done else None
+        reason = FinishReason.ERROR if finish is None else finish.reason
+        self._finish(reason, settled, self._error(finish))
+
+    async def _answer(self, finish: Finish) -> bool:
+        if self._on_answer is None or finish.reason not in charging.REGULAR:
+            return True
+        return await self._on_answer("".join(self._texts), finish.counts)
+
+    async def _write(
+        self, settlement: charging.Settlement, finish: Finish | None
+    ) -> Settled | None:
+        self._runtime.holds.add(settlement.request_id)
+        try:
+            settled = await settle_until_done(settlement)
+        finally:
+            self._runtime.holds.discard(settlement.request_id)
+        if settled is not None and finish is not None:
+            self._runtime.engine.ack([finish.request_id])
+        if self.caller.limits is not None:
+            used = settlement.counts.prompt_tokens + settlement.counts.output_tokens
+            await self._runtime.limiter.reconcile(
+                self.caller.organization_id, settlement.request_id, used
+            )
+        return settled
+
+    async def _give_back(self) -> None:
+        await release(self._runtime.limiter, self.caller)
+        await void_until_done(self.caller.request_id)
+
+    def _error(self, finish: Finish | None) -> errors.ApiError | None:
+        if self.cause is not None:
+            return cause_error(self.cause)
+        if finish is None or finish.reason not in charging.REGULAR:
+            return engine_error(finish)
+        return None
+
+    def _fail(self, error: errors.ApiError) -> None:
+        metrics.REQUESTS.labels(error.code or "refused").inc()
+        if not self._opened.done():
+            self._opened.set_exception(error)
+            self._opened.exception()  # a reader that left must not leave a warning behind
+        self._finish(FinishReason.ERROR, None, error)
+
+    def _finish(
+        self, reason: FinishReason, settled: Settled | None, error: errors.ApiError | None
+    ) -> None:
+        self._end = End(reason, self._counts, settled, error)
+        self._news.set()
+
+
+def cause_error(cause: Cause) -> errors.ApiError:
+    """What a client that is still there is told about an early end."""
+    match cause:
+        case Cause.KEY_REVOKED:
+            return errors.key_invalid()
+        case Cause.DRAINING:
+            return errors.overloaded("The server is shutting down; try again.")
+        case Cause.TIMED_OUT:
+            return errors.timed_out("The engine did not answer in time.")
+        case Cause.ENGINE_LOST:
+            return errors.engine_failed("The engine died while computing this request.")
+        case Cause.CLIENT_GONE | Cause.SUPERSEDED:
+            return errors.ApiError(499, "The request was cancelled.", code="cancelled")
+
+
+def engine_error(finish: Finish | None) -> errors.ApiError:
+    """What a client is told of a request that the engine itself failed."""
+    if finish is not None and finish.error_code == RefusalCode.DRAINING:
+        return errors.overloaded("The engine is shutting down; try again.")
+    return errors.engine_failed()
+
+
+def refused_by_engine(finish: Finish) -> errors.ApiError:
+    """The client's error for a request that the engine would not take."""
+    message = finish.error_message or "The engine refused this request."
+    match finish.error_code:
+        case RefusalCode.QUEUE_FULL:
+            return errors.overloaded("The engine is overloaded; try again shortly.")
+        case RefusalCode.DRAINING:
+            return errors.overloaded("The engine is shutting down; try again.")
+        case RefusalCode.CONTEXT_LENGTH_EXCEEDED:
+            return errors.invalid(message, "messages", "context_length_exceeded")
+        case RefusalCode.INVALID_REQUEST:
+            return errors.invalid(message, None)
+    return errors.engine_failed(message)

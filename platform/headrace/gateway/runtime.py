@@ -1,0 +1,151 @@
+"""What one web or worker process keeps for the pipeline: engine, limiter, live requests, watches.
+
+The watches renew open holds, end the requests of revoked keys, and settle what the engine reports
+for processes that died. One runtime per process; the web's ASGI lifespan or the worker's
+`batch_port` starts and closes it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+import billing.facade
+import tenants.facade
+from headrace import errors
+from headrace.gateway.admission import QuoteCache
+from headrace.gateway.charging import Cause
+from headrace.gateway.database import in_database
+from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.pipeline import Completion, OnAnswer
+from headrace.gateway.rate_limits import RateLimiter
+from headrace.gateway.settle import settle_orphans
+from headrace.telemetry import metrics
+from inference.client.native import EngineClient
+from inference.contracts import Finish
+from inference.tokenizer.bundle import load_bundle
+from inference.tokenizer.prompt import PromptEncoder
+
+log = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+
+class GatewayRuntime:
+    """The process's share of the gateway. Create it inside a running event loop."""
+
+    def __init__(self) -> None:
+        bundle = load_bundle(settings.MODEL_BUNDLE)
+        self.model = bundle.name
+        self.encoder = PromptEncoder(bundle)
+        self.engine = EngineClient(settings.ENGINE_SOCKET, bundle.hash, self._settle_orphans)
+        self.limiter = RateLimiter(settings.REDIS_URL)
+        self.quotes = QuoteCache()
+        self.holds: set[UUID] = set()
+        """Holds that this process renews: requests under way or waiting for their settle."""
+        self.watched_keys: dict[object, tuple[UUID, Callable[[], None]]] = {}
+        """Open sockets: their key, and what to call when it is revoked."""
+        self.draining = False
+        self._live: dict[UUID, Completion] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
+
+    async def start(self) -> None:
+        """Connects to the engine (in the background) and starts the watches."""
+        await self.engine.start()
+        self.spawn(self._every(settings.HOLD_RENEW_S, self._renew))
+        self.spawn(self._every(settings.REVOCATION_POLL_S, self._poll_revocations))
+
+    async def close(self) -> None:
+        """Ends what still runs with a final error, settles it, and lets go of everything."""
+        self.draining = True
+        for completion in list(self._live.values()):
+            completion.cancel(Cause.DRAINING)
+        await self._until_idle(settings.ABORT_TIMEOUT_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.engine.close()
+        await self.limiter.close()
+
+    async def drain(self, grace_s: float) -> None:
+        """Takes no new requests, and gives the live ones `grace_s` to end by themselves."""
+        self.draining = True
+        await self._until_idle(grace_s)
+
+    def complete(
+        self, caller: Caller, order: ChatOrder, on_answer: OnAnswer | None = None
+    ) -> Completion:
+        """Starts a request; raises ApiError 503 when this process takes no more."""
+        if self.draining:
+            raise errors.overloaded("The server is shutting down; try again.")
+        if len(self._live) >= settings.REQUESTS_LIVE_MAX:
+            metrics.LIMIT_HITS.labels("requests_live").inc()
+            raise errors.overloaded("The server is at its limit of requests; try again shortly.")
+        completion = Completion(self, caller, order, on_answer)
+        self._live[caller.request_id] = completion
+        metrics.REQUESTS_LIVE.inc()
+        task = self.spawn(completion.run())
+        task.add_done_callback(lambda _: self._ended(caller.request_id))
+        return completion
+
+    def spawn(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        """A task that lives until it is done, whoever stops waiting for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _ended(self, request_id: UUID) -> None:
+        self._live.pop(request_id, None)
+        metrics.REQUESTS_LIVE.dec()
+
+    async def _until_idle(self, timeout_s: float) -> None:
+        tasks = [task for task in self._tasks if task.get_name() != _WATCH]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+    # --- watches ----------------------------------------------------------------------------------
+
+    async def _every(self, period_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name(_WATCH)
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await work()
+            except (DatabaseError, InterfaceError) as error:
+                log.warning("watch postponed: database away", error=str(error).strip())
+
+    async def _renew(self) -> None:
+        if self.holds:
+            await in_database(billing.facade.renew, list(self.holds))
+        for completion in list(self._live.values()):
+            caller = completion.caller
+            if caller.limits is not None:
+                await self.limiter.renew(caller.organization_id, caller.request_id)
+
+    async def _poll_revocations(self) -> None:
+        keys = {completion.caller.key_id for completion in self._live.values()}
+        keys |= {key_id for key_id, _ in self.watched_keys.values()}
+        if not keys:
+            return
+        revoked = await in_database(tenants.facade.revoked_among, keys)
+        for completion in list(self._live.values()):
+            if completion.caller.key_id in revoked:
+                completion.cancel(Cause.KEY_REVOKED)
+        for key_id, close in list(self.watched_keys.values()):
+            if key_id in revoked:
+                close()
+
+    async def _settle_orphans(self, finishes: Sequence[Finish]) -> None:
+        strangers = [finish for finish in finishes if UUID(hex=finish.request_id) not in self.holds]
+        if strangers:
+            await settle_orphans(strangers, self.model)
+            self.engine.ack([finish.request_id for finish in strangers])
+
+
+_WATCH = "watch"

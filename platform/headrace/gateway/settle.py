@@ -1,0 +1,103 @@
+"""Writing the charge: once, however often it takes to reach the database.
+
+`settle_until_done` is the only caller of billing's settle for requests this process carried;
+`settle_orphans` does it for requests whose process died, from the engine's journal.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, InterfaceError
+
+import batch_jobs.facade
+import billing.facade
+from billing.contracts import Settled, Settlement
+from headrace.gateway import charging
+from headrace.gateway.database import in_database
+from headrace.telemetry import metrics
+from inference.contracts import Finish, FinishReason
+
+RETRY_FIRST_S = 0.1
+RETRY_LONGEST_S = 5.0
+RETRY_ATTEMPTS_MAX = 200
+"""About a quarter of an hour. After that the engine's journal, or the sweeper, closes the hold."""
+
+log = structlog.get_logger(__name__)
+
+
+async def settle_until_done(settlement: Settlement) -> Settled | None:
+    """Settles one request, repeating while the database is away; None when it gave up."""
+    wait_s = RETRY_FIRST_S
+    for _ in range(RETRY_ATTEMPTS_MAX):
+        try:
+            with metrics.SETTLE_SECONDS.time():
+                (settled,) = await in_database(billing.facade.settle, [settlement])
+        except (DatabaseError, InterfaceError) as error:
+            metrics.SETTLE_RETRIES.inc()
+            log.warning(
+                "settle postponed", request_id=settlement.request_id.hex, error=str(error).strip()
+            )
+            await asyncio.sleep(wait_s)
+            wait_s = min(RETRY_LONGEST_S, wait_s * 2)
+            continue
+        _count(settlement, settled)
+        return settled
+    log.error("settle given up: left to the sweeper", request_id=settlement.request_id.hex)
+    return None
+
+
+async def void_until_done(request_id: UUID) -> None:
+    """Gives a hold back that no engine ever worked for; same patience as a settle."""
+    wait_s = RETRY_FIRST_S
+    for _ in range(RETRY_ATTEMPTS_MAX):
+        try:
+            await in_database(billing.facade.void, [request_id])
+        except (DatabaseError, InterfaceError):
+            await asyncio.sleep(wait_s)
+            wait_s = min(RETRY_LONGEST_S, wait_s * 2)
+            continue
+        return
+
+
+async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
+    """Settles finishes that nobody waits for; returns when they may be acknowledged.
+
+    Raises DatabaseError while the database is away: the engine offers them again.
+    """
+    ids = {finish.request_id: UUID(hex=finish.request_id) for finish in finishes}
+    refused = [ids[f.request_id] for f in finishes if f.reason is FinishReason.REFUSED]
+    if refused:
+        await in_database(billing.facade.void, refused)
+    computed = [f for f in finishes if f.reason is not FinishReason.REFUSED]
+    if not computed:
+        return
+    forfeited = await in_database(
+        batch_jobs.facade.forfeit, [ids[finish.request_id] for finish in computed]
+    )
+    settlements = [
+        charging.settlement_of_orphan(
+            ids[finish.request_id], model, finish, forfeited=ids[finish.request_id] in forfeited
+        )
+        for finish in computed
+    ]
+    for settlement, settled in zip(
+        settlements, await in_database(billing.facade.settle, settlements), strict=True
+    ):
+        if settled.posted:
+            metrics.ORPHANS_SETTLED.inc()
+            log.info(
+                "settled for a process that died",
+                request_id=settlement.request_id.hex,
+                charge_pico=settled.charge_pico,
+            )
+            _count(settlement, settled)
+
+
+def _count(settlement: Settlement, settled: Settled) -> None:
+    if settled.posted:
+        metrics.REQUESTS.labels(settlement.finish_reason).inc()
+        metrics.TOKENS.labels("input").inc(settlement.counts.uncached_input_tokens)
+        metrics.TOKENS.labels("cached_input").inc(settlement.counts.cached_input_tokens)
+        metrics.TOKENS.labels("output").inc(settlement.counts.output_tokens)

@@ -1,0 +1,85 @@
+"""The raw ASGI application of the token routes, mounted ahead of Django.
+
+A route is a path and a method; everything else under `/v1` that is not Django's answers 404 in
+JSON, and names the right path when the base URL was pasted wrongly.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from headrace import errors
+from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.openai import models_route
+from headrace.gateway.openai.chat_route import chat_completions
+from headrace.gateway.openai.models_route import models
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+
+Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
+
+ROUTES: Mapping[str, tuple[str, Route]] = {
+    "/v1/chat/completions": ("POST", chat_completions),
+    "/v1/models": ("GET", models),
+}
+"""Exact paths; `/v1/models/{id}` is matched by its prefix, since ids may hold slashes."""
+
+DJANGO_PREFIXES = ("/v1/usage/",)
+
+
+def find_route(path: str) -> tuple[str, Route] | None:
+    """The method and handler of a path, with or without a trailing slash."""
+    trimmed = path.rstrip("/")
+    if trimmed in ROUTES:
+        return ROUTES[trimmed]
+    if path.startswith(f"{models_route.PREFIX}/"):
+        return ROUTES[models_route.PREFIX]
+    return None
+
+
+def is_ours(path: str) -> bool:
+    """Whether this application, not Django, answers the path (unknown `/v1` paths included)."""
+    if find_route(path) is not None or _misplaced(path):
+        return True
+    return path.startswith("/v1/") and not path.startswith(DJANGO_PREFIXES)
+
+
+async def token_routes(runtime: GatewayRuntime, scope: Scope, receive: Receive, send: Send) -> None:
+    """Dispatches one request."""
+    path, method = scope["path"], scope["method"]
+    found = find_route(path)
+    if found is None:
+        await _refuse(send, _unknown(path, method))
+    elif found[0] != method:
+        error = errors.ApiError(405, f"Not allowed to {method} on {path}; use {found[0]}.")
+        await _refuse(send, error, {"allow": found[0]})
+    else:
+        await found[1](runtime, scope, receive, send)
+
+
+def _misplaced(path: str) -> str | None:
+    for right in ROUTES:
+        tail = right.removeprefix("/v1")
+        if path.rstrip("/") in (tail, right + right, right + tail, "/v1" + right):
+            return right
+    return None
+
+
+def _unknown(path: str, method: str) -> errors.ApiError:
+    right = _misplaced(path)
+    advice = (
+        f" Did you mean {right}? The base URL of your client should end in /v1." if right else ""
+    )
+    return errors.ApiError(
+        404, f"Unknown request URL: {method} {path[:200]}.{advice}", code="unknown_url"
+    )
+
+
+async def _refuse(
+    send: Send, error: errors.ApiError, extra: Mapping[str, str] | None = None
+) -> None:
+    headers = {"x-request-id": public_request_id(new_request_id())}
+    await send_json(
+        send,
+        error.status,
+        error.body(),
+        encode_headers({**headers, **error.headers(), **(extra or {})}),
+    )

@@ -1,0 +1,233 @@
+"""`WS /v1/stream`: several chat completions at once over one socket, the same chunks as SSE.
+
+Client: {"type": "create", "id", "body"} and {"type": "cancel", "id"}. Server: {"id", "event":
+"chunk" | "error" | "done", "data"}; `done` carries usage, finish and charge. Each request runs in a
+task of its own, so that the socket keeps hearing the client. Auth is by header or by subprotocol;
+a key in the query string is refused.
+"""
+
+import asyncio
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from billing.pricing import decimal_string
+from headrace import errors
+from headrace.gateway.auth import identify_secret, secret_from_headers
+from headrace.gateway.charging import Cause
+from headrace.gateway.http import header
+from headrace.gateway.openai.chat_request import parse_chat_request
+from headrace.gateway.openai.chat_response import ChatFraming, usage
+from headrace.gateway.orders import Caller
+from headrace.gateway.pipeline import Completion, End
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+from headrace.telemetry import metrics
+from tenants.contracts import KeyIdentity
+
+SUBPROTOCOL = "headrace.v1"
+"""The marker that a client offers beside its key; only the marker is echoed."""
+ID_CHARS_MAX = 128
+
+CLOSE_BAD_MESSAGE = 4400
+CLOSE_UNAUTHORIZED = 4401
+CLOSE_FORBIDDEN_ORIGIN = 4403
+CLOSE_DUPLICATE_ID = 4409
+CLOSE_TOO_MANY = 4429
+CLOSE_DRAINING = 4503
+
+
+class _BadMessage(Exception):
+    """The client does not speak the protocol of this socket."""
+
+
+class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
+    """One socket of one key."""
+
+    runtime: GatewayRuntime
+    identity: KeyIdentity
+
+    async def connect(self) -> None:
+        """Authenticates before it accepts; refuses with the close code that says why."""
+        self._running: dict[str, Completion] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending = asyncio.Lock()
+        self._last_heard = time.monotonic()
+        self._idle: asyncio.Task[None] | None = None
+        self.runtime = self.scope["runtime"]
+        subprotocols = self.scope.get("subprotocols") or []
+        marker = SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
+        # Accepted first where it has to be refused: a close code reaches the client only after
+        # the handshake.
+        try:
+            _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
+            self.identity = await identify_secret(self._secret(subprotocols))
+        except errors.ApiError as error:
+            await self.accept(marker)
+            forbidden = error.status == 403
+            await self.close(CLOSE_FORBIDDEN_ORIGIN if forbidden else CLOSE_UNAUTHORIZED)
+            return
+        except (DatabaseError, InterfaceError):
+            await self.accept(marker)
+            await self.close(CLOSE_DRAINING)
+            return
+        if self.runtime.draining:
+            await self.accept(marker)
+            await self.close(CLOSE_DRAINING)
+            return
+        await self.accept(marker)
+        self.runtime.watched_keys[self] = (self.identity.key_id, self._revoked)
+        self._idle = asyncio.ensure_future(self._close_when_idle())
+
+    async def disconnect(self, code: int) -> None:
+        """Cancels what still runs; it is settled by the engine's counts."""
+        self.runtime.watched_keys.pop(self, None)
+        if self._idle is not None:
+            self._idle.cancel()
+        for completion in list(self._running.values()):
+            completion.cancel(Cause.CLIENT_GONE)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Starts or cancels a request and returns at once."""
+        if self.identity is None:
+            return
+        self._last_heard = time.monotonic()
+        try:
+            message = _message(text_data if text_data is not None else bytes_data)
+        except _BadMessage:
+            await self.close(CLOSE_BAD_MESSAGE)
+            return
+        identifier = message["id"]
+        if message["type"] == "cancel":
+            if identifier in self._running:
+                self._running[identifier].cancel(Cause.CLIENT_GONE)
+        elif identifier in self._running:
+            await self.close(CLOSE_DUPLICATE_ID)
+        elif len(self._running) >= settings.WEBSOCKET_REQUESTS_MAX:
+            metrics.LIMIT_HITS.labels("websocket_requests").inc()
+            await self.close(CLOSE_TOO_MANY)
+        else:
+            await self._create(identifier, message["body"])
+
+    def _secret(self, subprotocols: list[str]) -> str:
+        if SUBPROTOCOL in subprotocols:
+            offered = [name for name in subprotocols if name != SUBPROTOCOL]
+            if len(offered) == 1:
+                return offered[0]
+        return secret_from_headers(
+            header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
+        )
+
+    async def _create(self, identifier: str, body: Any) -> None:
+        request_id = new_request_id()
+        try:
+            # The socket may be older than the key's last change.
+            order = parse_chat_request(body)
+            completion = self.runtime.complete(Caller.interactive(self.identity, request_id), order)
+        except errors.ApiError as error:
+            await self._error(identifier, error, request_id)
+            return
+        self._running[identifier] = completion
+        framing = ChatFraming(request_id, int(time.time()), order.model, order.include_usage)
+        task = asyncio.ensure_future(self._follow(identifier, completion, framing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, identifier: str, completion: Completion, framing: ChatFraming) -> None:
+        request_id = completion.caller.request_id
+        try:
+            await completion.opened()
+            opened = False
+            while True:
+                event = await completion.next_event()
+                if isinstance(event, End):
+                    break
+                if not opened:
+                    await self._send(identifier, "chunk", framing.opening())
+                    opened = True
+                await self._send(identifier, "chunk", framing.text(event.text))
+                completion.delivered = event.counts
+            if event.error is not None:
+                await self._error(identifier, event.error, request_id)
+                return
+            if not opened:
+                await self._send(identifier, "chunk", framing.opening())
+            await self._send(identifier, "chunk", framing.closing(event.reason))
+            if framing.include_usage:
+                await self._send(identifier, "chunk", framing.usage(event.counts))
+            await self._send(identifier, "done", done(request_id, event))
+        except errors.ApiError as error:
+            await self._error(identifier, error, request_id)
+        except TimeoutError:
+            completion.cancel(Cause.CLIENT_GONE)
+            await self.close(CLOSE_BAD_MESSAGE)
+        finally:
+            self._running.pop(identifier, None)
+
+    async def _error(self, identifier: str, error: errors.ApiError, request_id: Any) -> None:
+        data = {**error.body(), "request_id": public_request_id(request_id)}
+        await self._send(identifier, "error", data)
+
+    async def _send(self, identifier: str, event: str, data: Any) -> None:
+        """Raises TimeoutError when the client takes nothing for STREAM_WRITE_TIMEOUT_S."""
+        text = msgspec.json.encode({"id": identifier, "event": event, "data": data}).decode()
+        async with self._sending, asyncio.timeout(settings.STREAM_WRITE_TIMEOUT_S):
+            await self.send(text_data=text)
+
+    def _revoked(self) -> None:
+        for completion in list(self._running.values()):
+            completion.cancel(Cause.KEY_REVOKED)
+        self.runtime.spawn(self.close(CLOSE_UNAUTHORIZED))
+
+    async def _close_when_idle(self) -> None:
+        while True:
+            idle_s = time.monotonic() - self._last_heard
+            if self._running:
+                idle_s = 0.0
+            if self.runtime.draining and not self._running:
+                await self.close(CLOSE_DRAINING)
+                return
+            if idle_s >= settings.WEBSOCKET_IDLE_TIMEOUT_S:
+                await self.close(1001)
+                return
+            await asyncio.sleep(1.0)
+
+
+def done(request_id: Any, end: End) -> dict[str, Any]:
+    """The data of a `done` event: usage and what it cost."""
+    charge_pico = end.settled.charge_pico if end.settled else None
+    return {
+        "request_id": public_request_id(request_id),
+        "finish_reason": end.reason.value,
+        "usage": usage(end.counts),
+        "charge_pico": None if charge_pico is None else str(charge_pico),
+        "charge": None if charge_pico is None else decimal_string(charge_pico),
+    }
+
+
+def _message(data: str | bytes | None) -> dict[str, Any]:
+    try:
+        message = msgspec.json.decode(data or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _BadMessage from None
+    if not isinstance(message, dict) or message.get("type") not in ("create", "cancel"):
+        raise _BadMessage
+    identifier = message.get("id")
+    if not isinstance(identifier, str) or not 1 <= len(identifier) <= ID_CHARS_MAX:
+        raise _BadMessage
+    if message["type"] == "create" and "body" not in message:
+        raise _BadMessage
+    return message
+
+
+def _check_origin(origin: str | None, host: str | None) -> None:
+    """Browsers send an Origin; only our own pages may open sockets from there."""
+    if origin is None:
+        return
+    if urlsplit(origin).netloc != (host or ""):
+        raise errors.ApiError(403, "This origin may not open a socket here.")

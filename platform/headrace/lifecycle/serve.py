@@ -1,0 +1,68 @@
+"""The web process: uvicorn with a drain of our own.
+
+On SIGTERM readiness fails and new work is answered 503 while live streams get `DRAIN_TIMEOUT_S`;
+what is left then gets a final error event and is settled. Uvicorn alone would neither tell streams
+about a shutdown nor ever stop waiting for them.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+from types import FrameType
+
+import uvicorn
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
+
+CLOSE_GRACE_S = 5
+"""After the drain, for connections to notice; then they are cut."""
+
+
+class DrainingServer(uvicorn.Server):
+    """Uvicorn that finishes its streams first, and stops at once on a second signal."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Signal handler: the first signal drains, the second one cuts."""
+        from headrace.asgi import application
+
+        if application.runtime is None or application.runtime.draining:
+            super().handle_exit(sig, frame)
+            return
+        loop = asyncio.get_event_loop()
+        loop.call_soon_threadsafe(lambda: application.keep(self._drain()))
+
+    async def _drain(self) -> None:
+        from headrace.asgi import application
+
+        assert application.runtime is not None
+        await application.runtime.drain(settings.DRAIN_TIMEOUT_S)
+        await application.runtime.close()
+        self.should_exit = True
+
+
+def main() -> None:
+    """`python -m headrace.lifecycle.serve --host H --port N`."""
+    parser = argparse.ArgumentParser(prog="headrace.lifecycle.serve", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    arguments = parser.parse_args()
+    config = uvicorn.Config(
+        "headrace.asgi:application",
+        host=arguments.host,
+        port=arguments.port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        ws="websockets-sansio",
+        ws_max_size=settings.WEBSOCKET_MESSAGE_BYTES_MAX,
+        lifespan="on",
+        timeout_graceful_shutdown=CLOSE_GRACE_S,
+    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until uvicorn installs its own
+    DrainingServer(config).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""Fills the ports of the packages below when Django starts, in web and worker alike."""
+
+from django.apps import AppConfig
+
+
+class HeadraceConfig(AppConfig):
+    """The roof as a Django app: its management commands, and the wiring."""
+
+    name = "headrace"
+    label = "headrace"
+
+    def ready(self) -> None:
+        """Connects batch jobs to the gateway's pipeline."""
+        from batch_jobs.ports import provide_completion_port
+        from headrace.gateway.batch_port import BatchPort
+
+        self.batch_port: BatchPort = BatchPort()
+        provide_completion_port(self.batch_port)
