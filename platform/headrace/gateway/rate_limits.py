@@ -1,9 +1,9 @@
 """Minute limits of an organization: requests, tokens, and requests under way.
 
 A sliding minute, kept exactly in Redis by one Lua script; a request reserves its prompt and the
-most it may generate, and is corrected to what it used when it ends. The request id is the member, so
-release and reconcile are idempotent. While Redis is away each process enforces the same limits by
-itself (`LocalLimits`): N web processes then admit at most N times as much, and money is unaffected,
+most it may generate, and is corrected to what it used when it ends. The request id is the member,
+so release and reconcile are idempotent. While Redis is away each process enforces the same limits
+by itself (`LocalLimits`): N processes then admit at most N times as much, and money is unaffected,
 since holds live in PostgreSQL.
 """
 
@@ -73,7 +73,8 @@ def refusal(state: LimitState, tokens: int) -> errors.ApiError:
         error = errors.rate_limited(
             "tokens",
             f"Request too large: it may use {tokens} tokens, the limit is "
-            f"{state.limits.tokens_max} tokens per minute. Lower max_completion_tokens or shorten the prompt.",
+            f"{state.limits.tokens_max} tokens per minute. Lower max_completion_tokens or shorten "
+            "the prompt.",
             WINDOW_MS / 1000,
         )
         error.should_retry = False
