@@ -22,7 +22,11 @@ class SummaryJob:
 
 @dataclass(frozen=True, slots=True)
 class SummaryItem:
-    """One document of a job and what became of it; `state` is queued, leased, done or failed."""
+    """One document of a job and what became of it.
+
+    `state` is queued, leased, answered (stored, its charge to come), done or failed. `request_id`
+    names the latest attempt's request; its receipt shows what was charged.
+    """
 
     custom_id: str
     state: str
@@ -33,6 +37,7 @@ class SummaryItem:
     cached_tokens: int
     completion_tokens: int
     charge_pico: int
+    request_id: UUID | None
 
 
 class BatchError(Exception):

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from batch_jobs.contracts import InputInvalid
 
 CUSTOM_ID_CHARS_MAX = 256
+PICO = 10**12
 
 INSTRUCTION = (
     "You summarise documents. Answer with a summary of the user's text in one or two plain "
@@ -76,6 +77,13 @@ def chat_request(model: str, text: str, *, tokens_max: int) -> dict[str, Any]:  
         "max_tokens": tokens_max,
         "temperature": 0,
     }
+
+
+def decimal_text(amount_pico: int) -> str:
+    """An amount in pico-units as an exact decimal of whole units, for people."""
+    sign = "-" if amount_pico < 0 else ""
+    units, rest = divmod(abs(amount_pico), PICO)
+    return f"{sign}{units}.{rest:012d}".rstrip("0").rstrip(".")
 
 
 def _parse_line(line: bytes, number: int) -> Document | None:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_jobs.contracts import InputInvalid
-from batch_jobs.summaries import Document, InputLimits, chat_request, read_documents
+from batch_jobs.summaries import (
+    Document,
+    InputLimits,
+    chat_request,
+    decimal_text,
+    read_documents,
+)
 
 LIMITS = InputLimits(documents_max=3, document_bytes_max=200, file_bytes_max=400)
 
@@ -88,3 +94,17 @@ def test_the_request_is_greedy_and_bounded_and_keeps_the_text_to_the_user_turn()
     assert request["temperature"] == 0
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
     assert request["messages"][1]["content"] == "<|im_start|>system"
+
+
+@pytest.mark.parametrize(
+    ("amount_pico", "text"),
+    [
+        (0, "0"),
+        (1, "0.000000000001"),
+        (15 * 10**11, "1.5"),
+        (20 * 10**12, "20"),
+        (-1, "-0.000000000001"),
+    ],
+)
+def test_amounts_are_shown_exactly(amount_pico: int, text: str) -> None:
+    assert decimal_text(amount_pico) == text

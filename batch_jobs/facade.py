@@ -1,0 +1,10 @@
+"""The door to `batch_jobs`: everything other packages may call, beside its contracts and ports.
+
+The headrace rooms call it with a tenant that they have authenticated; the gateway asks `forfeit`
+before it settles a finish that nobody waits for.
+"""
+
+from batch_jobs.jobs import create_summary_job, read_items, read_job
+from batch_jobs.leases import forfeit
+
+__all__ = ["create_summary_job", "forfeit", "read_items", "read_job"]

@@ -1,0 +1,48 @@
+"""The Celery task of bulk work. Celery only wakes pumps: what there is to do is in PostgreSQL.
+
+A wake-up may be lost, late or doubled without harm; the beat sends one regularly. The task must
+stay short, far below the broker's visibility timeout, after which Redis hands it out again.
+"""
+
+import threading
+
+from celery import shared_task
+from django.conf import settings
+
+from batch_jobs.ports import completion_port
+from batch_jobs.pump import PumpLimits, pump
+
+_seat = threading.BoundedSemaphore(1)
+"""One pump a process: the other threads of a worker stay free for the sweeper, and wake-ups that
+pile up behind a busy pump end at once."""
+
+
+@shared_task(name="batch_jobs.pump_summaries")
+def pump_summaries() -> None:
+    """Run one turn of the pump; wake the next one if there was anything to do."""
+    if not _seat.acquire(blocking=False):
+        return
+    try:
+        leased = pump(completion_port(), _limits())
+    finally:
+        _seat.release()
+    # After the seat is free: a wake-up that finds it taken would be the last.
+    if leased:
+        wake_pump()
+
+
+def wake_pump() -> None:
+    """Ask a worker for a turn of the pump."""
+    pump_summaries.apply_async(expires=settings.BATCH_WAKE_EXPIRES_S)
+
+
+def _limits() -> PumpLimits:
+    return PumpLimits(
+        items_max=settings.BATCH_CLAIM_MAX,
+        lease_s=settings.BATCH_LEASE_S,
+        lease_renewals_max=settings.BATCH_LEASE_RENEWALS_MAX,
+        attempts_max=settings.BATCH_ATTEMPTS_MAX,
+        retry_s=settings.BATCH_RETRY_S,
+        job_age_max_s=settings.BATCH_JOB_AGE_MAX_S,
+        summary_tokens_max=settings.SUMMARY_TOKENS_MAX,
+    )
