@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
-from tenants.facade import TenantManager, TenantModel
+from tenants.facade import TenantModel
 
 UNFINISHED = ("queued", "leased", "answered")
 
@@ -45,8 +45,6 @@ class SummaryJob(TenantModel):
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
     completed_at = models.DateTimeField(null=True)
-
-    objects: "TenantManager[SummaryJob]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "summary_job"
@@ -116,8 +114,6 @@ class SummaryItem(TenantModel):
     error_code = models.CharField(max_length=64, null=True)  # noqa: DJ001 - NULL means no error
     error_message = models.TextField(null=True)  # noqa: DJ001 - NULL means no error
     ended_at = models.DateTimeField(null=True)
-
-    objects: "TenantManager[SummaryItem]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "summary_item"

@@ -50,7 +50,7 @@ def test_concurrent_claimers_never_get_the_same_item(acme: Tenant) -> None:
 
     def claim_all() -> list[int]:
         try:
-            got = []
+            got: list[int] = []
             together.wait(10)
             while claimed := leases.claim(3, LEASE_S):
                 got.extend(item.item_id for item in claimed)

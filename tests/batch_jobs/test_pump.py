@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -32,7 +32,7 @@ def failure(code: str, *, retryable: bool = False, deferred: bool = False) -> Ba
     return BatchCompletionResult(uuid4(), 0, code, f"about {code}", retryable, deferred)
 
 
-def read(tenant: Tenant, job_id: object) -> dict[str, SummaryItem]:
+def read(tenant: Tenant, job_id: UUID) -> dict[str, SummaryItem]:
     return {item.custom_id: item for item in read_items(tenant.organization_id, job_id)}
 
 
