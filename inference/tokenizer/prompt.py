@@ -102,7 +102,8 @@ class PromptEncoder:
         """Ids of plain text, nothing in it special, after the model's BOS where it wants one.
 
         Bytes that the vocabulary lacks are left out, as in the model's own tokenizer, so that the
-        ids can be fewer than expected or none. Raises PromptInvalid for text that is not Unicode (a lone surrogate).
+        ids can be fewer than expected or none. Raises PromptInvalid for text that is not Unicode
+        (a lone surrogate).
         """
         ids = self._plain_ids(text, PromptInvalid)
         return ids if self._bos_id is None else [self._bos_id, *ids]

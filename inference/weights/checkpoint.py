@@ -1,0 +1,45 @@
+"""What a checkpoint offers to a model family, whatever file format it came in.
+
+Tensors go by the names of the Hugging Face checkpoints of the family, rows in that order too; each
+format's reader translates. Readers implement it, `inference.models` consumes it.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+class CheckpointInvalid(Exception):
+    """The weights are not what the model needs; the message names the file or tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The shape of a decoder-only transformer. Sizes are in elements, `rope_theta` is a base."""
+
+    architecture: str
+    vocab_size: int
+    context_tokens_max: int
+    layers: int
+    hidden_size: int
+    feed_forward_size: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    rope_theta: float
+    norm_epsilon: float
+
+
+class Checkpoint(Protocol):
+    """Tensors by name, read one at a time so that no second copy of the model is ever held."""
+
+    config: ModelConfig
+
+    def names(self) -> frozenset[str]:
+        """Every tensor in the checkpoint."""
+        ...
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor in float32 on the CPU. Raises CheckpointInvalid when there is none."""
+        ...
