@@ -1,0 +1,142 @@
+"""`python -m inference.server`: one engine process for one model on one device.
+
+Loads the bundle and the weights, says what it will run with, serves until SIGTERM or a drain frame,
+and exits 0; anything it cannot survive ends it non-zero with one clear line. The supervisor or the
+operator's process manager starts it.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from inference.contracts import BLOCK_TOKENS
+from inference.engine.engine import Engine
+from inference.engine.scheduler import SchedulerLimits
+from inference.server.journal import Journal, JournalError
+from inference.server.listener import SocketTaken
+from inference.server.server import EngineServer, EngineStuck, ServedModel
+from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
+from inference.tokenizer.token_bytes import TokenBytes
+
+logger = logging.getLogger("inference.server")
+
+EXAMPLE_TOKENS = 512
+"""The start-up line also says how many requests of this size fit the pool."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs an engine process; returns its exit status."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        return _serve(arguments)
+    except (BundleInvalid, JournalError, SocketTaken, EngineStuck, ValueError, OSError) as error:
+        logger.critical("event=engine_failed error=%s: %s", type(error).__name__, error)
+    except Exception:
+        logger.critical("event=engine_failed", exc_info=True)
+    return 1
+
+
+def default_threads() -> int:
+    """Compute threads: all cores we may use but one, which is left for the web process."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m inference.server", description=__doc__)
+    parser.add_argument("--bundle", type=Path, required=True, help="model bundle folder")
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket to serve on")
+    parser.add_argument("--journal", type=Path, required=True, help="folder of the finish journal")
+    parser.add_argument("--engine-id", default=f"engine-{os.getpid()}")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--pool-tokens", type=int, default=16384)
+    parser.add_argument("--running-max", type=int, default=64)
+    parser.add_argument("--waiting-max", type=int, default=256, help="per priority class")
+    parser.add_argument("--step-tokens-max", type=int, default=256)
+    parser.add_argument("--drain-s", type=float, default=20.0, help="grace after SIGTERM")
+    return parser
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    limits = SchedulerLimits(
+        step_tokens_max=arguments.step_tokens_max,
+        running_max=arguments.running_max,
+        waiting_max=arguments.waiting_max,
+    )
+    bundle = load_bundle(arguments.bundle)
+    journal = Journal(arguments.journal)
+    engine = _load_engine(bundle, arguments, limits)
+    served = ServedModel(
+        engine_id=arguments.engine_id,
+        model=bundle.name,
+        bundle_hash=bundle.hash,
+        files=bundle_files(bundle),
+    )
+    asyncio.run(_run(engine, served, arguments.socket, journal, arguments.drain_s))
+    return 0
+
+
+def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits) -> Engine:
+    from inference.engine.runner import load_runner
+
+    started_at_s = time.monotonic()
+    runner = load_runner(
+        bundle,
+        pool_tokens=arguments.pool_tokens,
+        threads=arguments.threads,
+        device=arguments.device,
+    )
+    engine = Engine(
+        runner,
+        TokenBytes(bundle),
+        stop_ids=bundle.stop_ids,
+        limits=limits,
+        clock=time.monotonic,
+    )
+    context_tokens = engine.limits.request_tokens_max()
+    logger.info(
+        "event=loaded model=%s device=%s threads=%d seconds=%.1f blocks=%d block_tokens=%d",
+        bundle.name,
+        arguments.device,
+        arguments.threads,
+        time.monotonic() - started_at_s,
+        runner.block_count,
+        BLOCK_TOKENS,
+    )
+    logger.info(
+        "event=capacity running_max=%d: %d requests at %d tokens, %d requests at %d tokens",
+        limits.running_max,
+        engine.limits.pool_tokens // context_tokens,
+        context_tokens,
+        min(engine.limits.pool_tokens // EXAMPLE_TOKENS, limits.running_max),
+        EXAMPLE_TOKENS,
+    )
+    return engine
+
+
+async def _run(
+    engine: Engine, served: ServedModel, socket_path: Path, journal: Journal, drain_s: float
+) -> None:
+    server = EngineServer(engine, served, socket_path, journal)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _drain_on_signal, server, number, drain_s)
+    await server.run()
+
+
+def _drain_on_signal(server: EngineServer, number: signal.Signals, drain_s: float) -> None:
+    logger.info("event=drain_signal signal=%s grace_s=%.1f", number.name, drain_s)
+    server.start_drain(drain_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
