@@ -118,7 +118,11 @@ class UsageSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a request came to. Posting it charges min(cost, hold) exactly once."""
+    """What a request came to. Posting it charges min(cost, hold) exactly once.
+
+    Whoever knows the tenant says so in `organization_id`, and a hold of another tenant is left
+    alone; a finish from an engine's journal knows none, and its hold does.
+    """
 
     request_id: UUID
     counts: UsageCounts
@@ -128,6 +132,7 @@ class Settlement:
     queue_ms: int = 0
     prefill_ms: int = 0
     decode_ms: int = 0
+    organization_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +213,21 @@ class ReceiptNotFound(BillingError):
     """No such request in this tenant."""
 
     code = "not_found"
+
+
+class SettlementInvalid(BillingError):
+    """A count or duration that cannot be true: nothing was written, the hold is still open."""
+
+    code = "settlement_invalid"
+
+
+class CreditConflict(BillingError):
+    """The idempotency key was used for another grant, or there is no account to credit."""
+
+    code = "credit_conflict"
+
+
+class AccountMissing(BillingError):
+    """No account was opened for this organization."""
+
+    code = "account_missing"

@@ -116,6 +116,13 @@ AS $$
     ), 'key_revoked')
 $$;
 
+-- For prices: the currency an organization buys in; null for an unknown one.
+CREATE FUNCTION tenants_currency(organization uuid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT o.currency::text FROM tenants_organization o WHERE o.id = organization
+$$;
+
 -- Organization switch: find a tenant by its public name.
 CREATE FUNCTION tenants_organization_by_slug(wanted text)
 RETURNS TABLE (id uuid, slug text, display_name text, currency text)
@@ -128,8 +135,9 @@ $$;
 ALTER FUNCTION tenants_authenticate OWNER TO headrace_definer;
 ALTER FUNCTION tenants_revoked_among OWNER TO headrace_definer;
 ALTER FUNCTION tenants_key_refusal OWNER TO headrace_definer;
+ALTER FUNCTION tenants_currency OWNER TO headrace_definer;
 ALTER FUNCTION tenants_organization_by_slug OWNER TO headrace_definer;
 REVOKE ALL ON FUNCTION tenants_authenticate, tenants_revoked_among, tenants_key_refusal,
-    tenants_organization_by_slug FROM PUBLIC;
+    tenants_currency, tenants_organization_by_slug FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenants_authenticate, tenants_revoked_among,
     tenants_organization_by_slug TO headrace_app, headrace_housekeeper;

@@ -1,0 +1,151 @@
+"""Holds: money reserved before a request reaches an engine, and settled exactly once after it.
+
+Each function is one SQL function of sql/ and one round trip; all take lists, a request is a list
+of one. Never called inside another transaction, never from the event loop's thread. Called by the
+gateway's pipeline, by its drain, and for finishes found in an engine's journal.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from billing.contracts import (
+    HoldOutcome,
+    HoldRefusal,
+    HoldRequest,
+    Settled,
+    Settlement,
+    SettlementInvalid,
+)
+from billing.pricing import estimate_pico
+from billing.retry import call
+
+APP_ALIAS = "default"
+LIST_MAX = 1_000
+"""Items one call may carry."""
+COUNT_MAX = 10**12
+"""Tokens or milliseconds past this are a broken engine's, not a request's."""
+MODEL_LENGTH_MAX = 128
+FINISH_REASON_LENGTH_MAX = 32
+
+logger = logging.getLogger(__name__)
+
+
+def hold(requests: Sequence[HoldRequest], using: str = APP_ALIAS) -> list[HoldOutcome]:
+    """Reserve each request's amount and daily tokens, or say why not; answers in the order asked.
+
+    A refused request leaves nothing behind and does not hinder the others. Raises ValueError for
+    negative counts or an id that is in the list twice.
+    """
+    _check_list([request.request_id for request in requests])
+    if not requests:
+        return []
+    amounts = {
+        request.request_id: estimate_pico(
+            request.quote, request.prompt_tokens, request.output_tokens_max
+        )
+        for request in requests
+    }
+    items = [_hold_item(request, amounts[request.request_id]) for request in requests]
+    rows = call("SELECT * FROM billing_take_holds(%s)", [Jsonb(items)], using)
+    return [
+        HoldOutcome(
+            request_id=request_id,
+            refusal=HoldRefusal(refusal) if refusal else None,
+            amount_pico=amounts[request_id],
+        )
+        for request_id, refusal in rows
+    ]
+
+
+def settle(settlements: Sequence[Settlement], using: str = APP_ALIAS) -> list[Settled]:
+    """Post each open hold: charge, usage event and balanced ledger transaction, at once.
+
+    A hold that is closed already, by whomever, is left alone and answers `posted=False` with its
+    charge; so does an id nobody held, with 0. Raises SettlementInvalid, before anything is
+    written, when a count cannot be true.
+    """
+    _check_list([settlement.request_id for settlement in settlements])
+    if not settlements:
+        return []
+    items = [_settlement_item(settlement) for settlement in settlements]
+    rows = call("SELECT * FROM billing_settle_holds(%s)", [Jsonb(items)], using)
+    answers = {}
+    for request_id, posted, charge_pico, cost_pico in rows:
+        answers[request_id] = Settled(request_id, posted, int(charge_pico))
+        if cost_pico > charge_pico:
+            logger.warning(
+                "request %s cost %d pico-units more than its hold: written off",
+                request_id,
+                cost_pico - charge_pico,
+            )
+    return [answers[settlement.request_id] for settlement in settlements]
+
+
+def void(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
+    """Release holds whose requests never reached an engine: no event, no charge. Idempotent."""
+    _check_list(request_ids)
+    if request_ids:
+        call("SELECT billing_void_holds(%s::uuid[])", [list(request_ids)], using)
+
+
+def renew(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
+    """Keep open holds out of the sweeper's reach; closed and unknown ids are ignored."""
+    if request_ids:
+        call("SELECT billing_renew_holds(%s::uuid[])", [list(request_ids)], using)
+
+
+def _check_list(request_ids: Collection[UUID]) -> None:
+    if len(request_ids) > LIST_MAX:
+        raise ValueError(f"at most {LIST_MAX} items a call")
+    if len(set(request_ids)) != len(request_ids):
+        raise ValueError("a request id is in the list twice")
+
+
+def _hold_item(request: HoldRequest, amount_pico: int) -> dict[str, object]:
+    quote = request.quote
+    return {
+        "id": str(request.request_id),
+        "organization": str(request.organization_id),
+        "project": str(request.project_id),
+        "key": str(request.key_id),
+        "tier": quote.tier.value,
+        "currency": quote.currency,
+        "model_asked": request.model_asked[:MODEL_LENGTH_MAX],
+        "input_price": str(quote.input_price_id),
+        "cached_input_price": str(quote.cached_input_price_id),
+        "output_price": str(quote.output_price_id),
+        "input_micros": quote.input_micros_per_mtok,
+        "cached_input_micros": quote.cached_input_micros_per_mtok,
+        "output_micros": quote.output_micros_per_mtok,
+        "prompt_tokens": request.prompt_tokens,
+        "output_tokens_max": request.output_tokens_max,
+        "amount": amount_pico,
+    }
+
+
+def _settlement_item(settlement: Settlement) -> dict[str, object]:
+    counts = settlement.counts
+    numbers = {
+        "uncached": counts.uncached_input_tokens,
+        "cached": counts.cached_input_tokens,
+        "output": counts.output_tokens,
+        "queue_ms": settlement.queue_ms,
+        "prefill_ms": settlement.prefill_ms,
+        "decode_ms": settlement.decode_ms,
+    }
+    for name, number in numbers.items():
+        if type(number) is not int or not 0 <= number <= COUNT_MAX:
+            raise SettlementInvalid(f"{name} of request {settlement.request_id} is {number!r}")
+    return {
+        "id": str(settlement.request_id),
+        "organization": (
+            str(settlement.organization_id) if settlement.organization_id is not None else None
+        ),
+        **numbers,
+        "finish_reason": settlement.finish_reason[:FINISH_REASON_LENGTH_MAX],
+        "model_served": settlement.model_served[:MODEL_LENGTH_MAX],
+        "source": settlement.source.value,
+    }

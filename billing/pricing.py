@@ -1,0 +1,61 @@
+"""What requests cost: pure integer arithmetic, no I/O, no division, no rounding.
+
+A price in micro-units per million tokens is exactly pico-units per token, so a cost is a sum of
+products. Called by the hold (estimates), by tests as the reference of the SQL, and for display.
+"""
+
+from billing.contracts import PICO, Quote, UsageCounts
+
+FRACTION_DIGITS = len(str(PICO)) - 1
+
+
+def estimate_pico(quote: Quote, prompt_tokens: int, output_tokens_max: int) -> int:
+    """The most a request can cost: the whole prompt at the dearer input price, plus its outputs.
+
+    Raises ValueError for a negative count.
+    """
+    if min(prompt_tokens, output_tokens_max) < 0:
+        raise ValueError("token counts must not be negative")
+    dearer = max(quote.input_micros_per_mtok, quote.cached_input_micros_per_mtok)
+    return prompt_tokens * dearer + output_tokens_max * quote.output_micros_per_mtok
+
+
+def cost_pico(quote: Quote, counts: UsageCounts) -> int:
+    """The exact cost of disjoint counts at the quoted prices."""
+    return (
+        counts.uncached_input_tokens * quote.input_micros_per_mtok
+        + counts.cached_input_tokens * quote.cached_input_micros_per_mtok
+        + counts.output_tokens * quote.output_micros_per_mtok
+    )
+
+
+def counts_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> UsageCounts:
+    """Disjoint counts from an engine's: cached is part of the prompt, reasoning part of the output.
+
+    Raises ValueError when the cached tokens are more than the prompt, or a count is negative.
+    """
+    if cached_tokens > prompt_tokens:
+        raise ValueError("cached tokens must not exceed the prompt")
+    return UsageCounts(prompt_tokens - cached_tokens, cached_tokens, output_tokens)
+
+
+def decimal_string(amount_pico: int) -> str:
+    """An amount in units of currency, exactly: the shortest decimal with at least two digits."""
+    whole, fraction = divmod(abs(amount_pico), PICO)
+    digits = str(fraction).zfill(FRACTION_DIGITS).rstrip("0").ljust(2, "0")
+    return f"{'-' if amount_pico < 0 else ''}{whole}.{digits}"
+
+
+def parse_decimal(text: str) -> int:
+    """Pico-units of a decimal string such as "5" or "0.02"; the inverse of `decimal_string`.
+
+    Raises ValueError for anything else, and for digits finer than a pico-unit.
+    """
+    sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text)
+    whole, dot, fraction = unsigned.partition(".")
+    is_number = whole.isascii() and whole.isdigit()
+    if dot:
+        is_number = is_number and fraction.isascii() and fraction.isdigit()
+    if not is_number or len(fraction) > FRACTION_DIGITS:
+        raise ValueError(f"not an amount of money: {text!r}")
+    return sign * (int(whole) * PICO + int(fraction.ljust(FRACTION_DIGITS, "0") or "0"))

@@ -1,0 +1,42 @@
+"""Calling one money function of the database, again when it was a deadlock's victim.
+
+A call is one statement and one transaction, so running it again is safe: a victim left nothing
+behind. Must never run inside somebody else's transaction. Called by holds, ledger and sweeper.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import OperationalError, connections
+
+TRIES_MAX = 5
+BACKOFF_MS = 10
+"""Upper bound of the first pause; it doubles with each try."""
+RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})
+
+
+def is_retryable(error: OperationalError) -> bool:
+    """Whether PostgreSQL undid the transaction for a reason that trying again may cure."""
+    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES
+
+
+def call(sql: str, parameters: Sequence[object], using: str) -> list[tuple[Any, ...]]:
+    """All rows of one statement, in a transaction of its own.
+
+    Raises OperationalError after TRIES_MAX tries, or at once for other causes.
+    """
+    connection = connections[using]
+    assert not connection.in_atomic_block, "money moves in a transaction of its own"
+    for attempt in range(TRIES_MAX):
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, parameters)
+                return cursor.fetchall()
+        except OperationalError as error:
+            if attempt + 1 == TRIES_MAX or not is_retryable(error):
+                raise
+            # Jitter, so that the victims of one deadlock do not meet again.
+            time.sleep(random.uniform(0, BACKOFF_MS * 2**attempt) / 1000)  # noqa: S311
+    raise AssertionError("unreachable")

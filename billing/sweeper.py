@@ -1,0 +1,25 @@
+"""The sweep of holds that nobody renews, and the partitions ahead of time.
+
+Runs as the housekeeper, one at a time over all processes, and touches only holds whose owner has
+been silent long enough for an engine's journal to have spoken. Called by a Celery task.
+"""
+
+from datetime import timedelta
+
+from billing.contracts import SweepReport
+from billing.retry import call
+
+SWEEP_HOLDS_MAX = 500
+"""Holds one sweep voids; the rest waits for the next."""
+PARTITIONS_AHEAD_MONTHS = 3
+
+
+def sweep(lapse_s: int, journal_wait_s: int, using: str = "housekeeper") -> SweepReport:
+    """Void open holds not renewed for both waits, each with a zero-charge estimated usage event.
+
+    Empty when another sweep is running. A settle that comes later is answered, not charged.
+    """
+    quiet = timedelta(seconds=max(lapse_s, journal_wait_s))
+    rows = call("SELECT id FROM billing_sweep_holds(%s, %s) AS id", [quiet, SWEEP_HOLDS_MAX], using)
+    call("SELECT billing_ensure_partitions(%s)", [PARTITIONS_AHEAD_MONTHS], using)
+    return SweepReport(voided=tuple(row[0] for row in rows))
