@@ -1,0 +1,168 @@
+"""What a chat completion body may say, and which field a refusal names."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.errors import ApiError
+from headrace.gateway.openai.chat_request import parse_chat_request
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": HELLO, **fields}
+
+
+def refusal(payload: Any) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        parse_chat_request(payload)
+    assert caught.value.status == 400
+    return caught.value
+
+
+def test_an_ordinary_request_gets_openais_defaults() -> None:
+    order = parse_chat_request(body())
+
+    assert (order.temperature, order.top_p, order.top_k) == (1.0, 1.0, 0)
+    assert order.max_tokens is None
+    assert order.seed is None
+    assert not order.stream
+
+
+def test_unknown_and_harmless_fields_are_ignored() -> None:
+    order = parse_chat_request(
+        body(user="u", metadata={"a": "b"}, store=True, parallel_tool_calls=False, cache_salt="x")
+    )
+
+    assert order == parse_chat_request(body())
+
+
+def test_fields_at_their_defaults_ask_for_nothing() -> None:
+    order = parse_chat_request(
+        body(
+            n=1,
+            logprobs=False,
+            presence_penalty=0,
+            frequency_penalty=0.0,
+            logit_bias={},
+            response_format={"type": "text"},
+            tools=[],
+            tool_choice="none",
+        )
+    )
+
+    assert order == parse_chat_request(body())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 2),
+        ("n", 0),
+        ("n", True),
+        ("logprobs", True),
+        ("top_logprobs", 3),
+        ("presence_penalty", 0.5),
+        ("frequency_penalty", -1),
+        ("logit_bias", {"5": 1}),
+        ("response_format", {"type": "json_object"}),
+        ("tools", [{"type": "function"}]),
+        ("tool_choice", "required"),
+        ("audio", {"voice": "x"}),
+        ("web_search_options", {}),
+    ],
+)
+def test_a_field_that_would_change_the_answer_is_refused_by_name(field: str, value: Any) -> None:
+    error = refusal(body(**{field: value}))
+
+    assert (error.code, error.param) == ("unsupported_parameter", field)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", 0),
+        ("max_tokens", -1),
+        ("max_tokens", 1.5),
+        ("max_tokens", True),
+        ("max_tokens", "10"),
+        ("max_tokens", 2**40),
+        ("max_completion_tokens", 0),
+        ("temperature", 2.1),
+        ("temperature", -0.1),
+        ("temperature", "hot"),
+        ("top_p", 0),
+        ("top_p", 1.01),
+        ("top_k", -2),
+        ("seed", 1.5),
+        ("stop", ["a", "b", "c", "d", "e"]),
+        ("stop", [""]),
+        ("stop", 3),
+        ("stop", "x" * 257),
+        ("stop_token_ids", [-1]),
+        ("stop_token_ids", ["a"]),
+        ("stream", "yes"),
+        ("model", ""),
+        ("model", 5),
+        ("messages", []),
+        ("messages", "hi"),
+        ("messages", None),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(field: str, value: Any) -> None:
+    assert refusal(body(**{field: value})).param == field
+
+
+def test_not_a_number_does_not_pass_as_a_number() -> None:
+    payload = json.loads('{"model": "m", "messages": [], "temperature": NaN}')
+
+    assert refusal({**payload, "messages": HELLO}).param == "temperature"
+
+
+def test_two_different_output_limits_are_refused_and_two_equal_ones_agree() -> None:
+    assert refusal(body(max_tokens=1, max_completion_tokens=738)).param == "max_tokens"
+    assert parse_chat_request(body(max_tokens=7, max_completion_tokens=7)).max_tokens == 7
+
+
+def test_content_parts_of_text_are_joined_in_every_role() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    order = parse_chat_request(
+        body(messages=[{"role": role, "content": parts} for role in ("developer", "user")])
+    )
+
+    assert [(m.role, m.content) for m in order.messages] == [("system", "ab"), ("user", "ab")]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "hi",
+        {"role": "user"},
+        {"role": "king", "content": "x"},
+        {"role": "user", "content": 5},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+        {"role": "tool", "content": "x", "tool_call_id": "1"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    ],
+)
+def test_a_message_of_another_shape_is_refused_where_it_stands(message: Any) -> None:
+    error = refusal(body(messages=[*HELLO, message]))
+
+    assert error.param is not None
+    assert error.param.startswith("messages[1]")
+
+
+def test_a_negative_seed_is_a_seed() -> None:
+    order = parse_chat_request(body(seed=-1))
+
+    assert order.seed == 2**63 - 1
+
+
+def test_usage_is_included_only_on_streams_that_ask_for_it() -> None:
+    options = {"include_usage": True}
+
+    assert parse_chat_request(body(stream=True, stream_options=options)).include_usage
+    assert not parse_chat_request(body(stream=False, stream_options=options)).include_usage
+    assert not parse_chat_request(body(stream=True)).include_usage
