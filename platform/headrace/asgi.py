@@ -56,7 +56,7 @@ class Application:
         elif is_ours(scope["path"]):
             await token_routes(self.runtime, scope, receive, send)
         else:
-            await _django(scope, receive, send)
+            await _django(scope, receive, send)  # type: ignore[arg-type]  # same protocol, other aliases
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

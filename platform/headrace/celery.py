@@ -23,17 +23,17 @@ app.autodiscover_tasks(["batch_jobs"])
 log = structlog.get_logger(__name__)
 
 
-@setup_logging.connect  # type: ignore[untyped-decorator]
+@setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
     """Django's set-up has configured logging already; Celery must not replace it."""
 
 
-@worker_ready.connect  # type: ignore[untyped-decorator]
+@worker_ready.connect
 def _start_gateway(**_: Any) -> None:
     _batch_port().start()
 
 
-@worker_shutdown.connect  # type: ignore[untyped-decorator]
+@worker_shutdown.connect
 def _close_gateway(**_: Any) -> None:
     _batch_port().close()
 

@@ -6,6 +6,7 @@ the worker so that it also settles what the engine kept for processes that died.
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,6 +22,7 @@ from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.orders import Caller
 from headrace.gateway.pipeline import Piece
 from headrace.gateway.runtime import GatewayRuntime
+from inference.client.native import EngineUnavailable
 from inference.contracts import TokenCounts
 
 ENGINE_WAIT_S = 30.0
@@ -108,7 +110,8 @@ async def _run_all(
     on_answer: Callable[[BatchAnswer], bool],
     on_result: Callable[[BatchCompletionResult], None],
 ) -> None:
-    await runtime.engine.wait_connected(ENGINE_WAIT_S)
+    with contextlib.suppress(EngineUnavailable):  # each item then says so, and is deferred
+        await runtime.engine.wait_connected(ENGINE_WAIT_S)
 
     async def run(completion: BatchCompletion) -> None:
         result = await _run_one(runtime, completion, calls, on_answer)

@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from billing.contracts import Settled
+from billing.contracts import Settled, Settlement
 from headrace import errors
 from headrace.gateway import charging
 from headrace.gateway.admission import Admission, admit, release
@@ -236,9 +236,7 @@ class Completion:
             return True
         return await self._on_answer("".join(self._texts), finish.counts)
 
-    async def _write(
-        self, settlement: charging.Settlement, finish: Finish | None
-    ) -> Settled | None:
+    async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
         self._runtime.holds.add(settlement.request_id)
         try:
             settled = await settle_until_done(settlement)

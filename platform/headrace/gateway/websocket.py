@@ -16,7 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from billing.pricing import decimal_string
+from billing.facade import decimal_string
 from headrace import errors
 from headrace.gateway.auth import identify_secret, secret_from_headers
 from headrace.gateway.charging import Cause

@@ -19,6 +19,13 @@ class ApiKeyUser:
     is_active: bool = True
 
 
+def calling_identity(request: Request) -> KeyIdentity:
+    """The identity behind a request that `ApiKeyAuthentication` let through."""
+    user: object = request.user
+    assert isinstance(user, ApiKeyUser)
+    return user.identity
+
+
 class ApiKeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer` or `x-api-key`; errors are rendered as 401s by the handler."""
 

@@ -8,8 +8,9 @@ from rest_framework.views import APIView
 
 import billing.facade
 from billing.contracts import Receipt, ReceiptNotFound
-from billing.pricing import decimal_string
+from billing.facade import decimal_string
 from headrace.gateway.request_ids import parse_request_id, public_request_id
+from headrace.management_api.authentication import calling_identity
 
 
 class ReceiptView(APIView):
@@ -20,8 +21,7 @@ class ReceiptView(APIView):
         parsed = parse_request_id(request_id)
         if parsed is None:
             raise ReceiptNotFound(request_id)
-        organization_id = request.user.identity.organization_id
-        receipt = billing.facade.receipt(organization_id, parsed)
+        receipt = billing.facade.receipt(calling_identity(request).organization_id, parsed)
         return Response(render_receipt(receipt))
 
 

@@ -7,7 +7,7 @@ a step. Reads from a `Completion`; money is none of its business.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 
@@ -76,8 +76,9 @@ async def chat_completions(
 
 async def _unless_gone(listener: "asyncio.Future[None]", work: Awaitable[Result]) -> Result:
     task = asyncio.ensure_future(work)
+    both: set[asyncio.Future[Any]] = {listener, task}  # two result types in one wait
     try:
-        await asyncio.wait({listener, task}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientGone
         return task.result()
@@ -145,10 +146,11 @@ async def _with_keepalives(
     """The completion's events, and None where a keep-alive is due; ends after the End."""
     while True:
         upcoming = asyncio.ensure_future(completion.next_event())
+        both: set[asyncio.Future[Any]] = {listener, upcoming}  # two result types in one wait
         try:
             while not upcoming.done():
                 await asyncio.wait(
-                    {listener, upcoming},
+                    both,
                     timeout=settings.STREAM_KEEPALIVE_S,
                     return_when=asyncio.FIRST_COMPLETED,
                 )

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import billing.facade
 from billing.contracts import ModelNotFound, Offer, Quote, ServiceTier
-from billing.pricing import decimal_string
+from billing.facade import decimal_string
 from headrace import errors
 from headrace.gateway.auth import identify
 from headrace.gateway.database import in_database
