@@ -10,7 +10,8 @@ class HeadraceConfig(AppConfig):
     label = "headrace"
 
     def ready(self) -> None:
-        """Connects batch jobs to the gateway's pipeline."""
+        """Connects batch jobs to the gateway's pipeline and to the broker."""
+        import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.ports import provide_completion_port
         from headrace.gateway.batch_port import BatchPort
 
