@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from billing.contracts import ServiceTier, UsageSource
 from billing.fields import IntegerMoneyField
-from tenants.facade import TenantManager, TenantModel
+from tenants.facade import TenantModel
 
 ORGANIZATION = "tenants.OrganizationRow"
 TIERS = [tier.value for tier in ServiceTier]
@@ -112,8 +112,6 @@ class LedgerAccount(TenantModel):
     kind = models.CharField(max_length=16, choices=LedgerKind.choices)
     currency = models.CharField(max_length=3)
 
-    objects: "TenantManager[LedgerAccount]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "billing_ledger_account"
         constraints = [
@@ -145,8 +143,6 @@ class Account(TenantModel):
     held_pico = IntegerMoneyField(default=0)
     floor_pico = IntegerMoneyField(default=0)
 
-    objects: "TenantManager[Account]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "billing_account"
         constraints = [
@@ -175,8 +171,6 @@ class LedgerTransaction(TenantModel):
     idempotency_key = models.CharField(max_length=128)
     kind = models.CharField(max_length=16)
     created_at = models.DateTimeField(db_default=Now())
-
-    objects: "TenantManager[LedgerTransaction]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "billing_ledger_tx"
@@ -208,8 +202,6 @@ class LedgerLegRow(TenantModel):
     )
     amount_pico = IntegerMoneyField()
 
-    objects: "TenantManager[LedgerLegRow]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "billing_ledger_leg"
         constraints = [
@@ -228,8 +220,6 @@ class QuotaPolicy(TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.OneToOneField(ORGANIZATION, on_delete=models.PROTECT, related_name="+")
     daily_tokens_max = models.BigIntegerField(null=True)
-
-    objects: "TenantManager[QuotaPolicy]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "billing_quota_policy"
@@ -260,8 +250,6 @@ class QuotaCounter(TenantModel):
     window_start = models.DateTimeField()
     used_tokens = models.BigIntegerField(default=0)
     held_tokens = models.BigIntegerField(default=0)
-
-    objects: "TenantManager[QuotaCounter]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "billing_quota_counter"
@@ -316,8 +304,6 @@ class Hold(TenantModel):
     renewed_at = models.DateTimeField(db_default=Now())
     closed_at = models.DateTimeField(null=True)
 
-    objects: "TenantManager[Hold]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "billing_hold"
 
@@ -356,8 +342,6 @@ class UsageEvent(TenantModel):
     queue_ms = models.BigIntegerField()
     prefill_ms = models.BigIntegerField()
     decode_ms = models.BigIntegerField()
-
-    objects: "TenantManager[UsageEvent]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "billing_usage_event"

@@ -24,10 +24,12 @@ def receipt(organization_id: UUID, request_id: UUID) -> Receipt:
         hold = Hold.objects.filter(organization_id=organization_id, id=request_id).first()
         if hold is None:
             raise ReceiptNotFound("no such request")
-        # An event carries its hold's closing time: the partition is known.
-        event = UsageEvent.objects.filter(
-            organization_id=organization_id, occurred_at=hold.closed_at, request_id=request_id
-        ).first()
+        event = None
+        if hold.closed_at is not None:
+            # An event carries its hold's closing time: the partition is known.
+            event = UsageEvent.objects.filter(
+                organization_id=organization_id, occurred_at=hold.closed_at, request_id=request_id
+            ).first()
         legs: tuple[LedgerLeg, ...] = ()
         if event is not None:
             legs = tuple(

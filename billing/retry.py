@@ -4,9 +4,10 @@ A call is one statement and one transaction, so running it again is safe: a vict
 behind. Must never run inside somebody else's transaction. Called by holds, ledger and sweeper.
 """
 
-import random
+import secrets
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -22,7 +23,7 @@ def is_retryable(error: OperationalError) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES
 
 
-def call(sql: str, parameters: Sequence[object], using: str) -> list[tuple[Any, ...]]:
+def call(sql: str, parameters: Sequence[Any], using: str) -> list[tuple[Any, ...]]:
     """All rows of one statement, in a transaction of its own.
 
     Raises OperationalError after TRIES_MAX tries, or at once for other causes.
@@ -33,10 +34,12 @@ def call(sql: str, parameters: Sequence[object], using: str) -> list[tuple[Any, 
         try:
             with connection.cursor() as cursor:
                 cursor.execute(sql, parameters)
-                return cursor.fetchall()
+                rows: list[tuple[Any, ...]] = cursor.fetchall()
+                return rows
         except OperationalError as error:
             if attempt + 1 == TRIES_MAX or not is_retryable(error):
                 raise
             # Jitter, so that the victims of one deadlock do not meet again.
-            time.sleep(random.uniform(0, BACKOFF_MS * 2**attempt) / 1000)  # noqa: S311
+            pause = timedelta(milliseconds=secrets.randbelow(BACKOFF_MS << attempt))
+            time.sleep(pause.total_seconds())
     raise AssertionError("unreachable")

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
-from tenants.scope import TenantManager, TenantModel
+from tenants.scope import TenantModel
 
 
 class UserManager(BaseUserManager["User"]):
@@ -63,8 +63,6 @@ class OrganizationRow(TenantModel):
     concurrent_requests_max = models.PositiveIntegerField()
     created_at = models.DateTimeField(db_default=Now())
 
-    objects: "TenantManager[OrganizationRow]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "tenants_organization"
         constraints = [
@@ -87,8 +85,6 @@ class Project(TenantModel):
     name = models.CharField(max_length=120)
     created_at = models.DateTimeField(db_default=Now())
     archived_at = models.DateTimeField(null=True)
-
-    objects: "TenantManager[Project]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "tenants_project"
@@ -122,8 +118,6 @@ class Membership(TenantModel):
     role = models.CharField(max_length=16, choices=Role.choices)
     created_at = models.DateTimeField(db_default=Now())
 
-    objects: "TenantManager[Membership]" = TenantManager()
-
     class Meta(TenantModel.Meta):
         db_table = "tenants_membership"
         constraints = [
@@ -155,8 +149,6 @@ class ApiKey(TenantModel):
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
-
-    objects: "TenantManager[ApiKey]" = TenantManager()
 
     class Meta(TenantModel.Meta):
         db_table = "tenants_api_key"

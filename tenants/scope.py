@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, Self, TypeVar
 from uuid import UUID
 
 from django.db import connections, models, transaction
@@ -89,7 +89,8 @@ class TenantManager(models.Manager[_Model]):
 class TenantModel(models.Model):
     """Base of tenant tables: related look-ups and refreshes go through the strict manager too."""
 
-    objects: "TenantManager[TenantModel]" = TenantManager()
+    # Declared once: the plugin then types every subclass's manager.
+    objects: ClassVar["TenantManager[Self]"] = TenantManager()
 
     class Meta:
         abstract = True
