@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from headrace.standalone.child_process import Child
 from headrace.standalone.data_folder import DataFolder, SetUpError
-from headrace.standalone.loopback_server import clear_orphan, free_port, wait_for_line
+from headrace.standalone.loopback_server import clear_orphan, free_port, wait_until_ready
 from headrace.standalone.unprivileged import Account, choose_account
 
 SUPERUSER = "postgres"
@@ -87,7 +87,8 @@ class EmbeddedPostgres:
             death_signal="INT",
             prefix=account.prefix,
         )
-        wait_for_line(self.child, READY_LINE, START_TIMEOUT_S)
+        ready = self.child.line_seen(READY_LINE)
+        wait_until_ready(self.child, ready.is_set, START_TIMEOUT_S)
         self._run_roles()
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from headrace.standalone.child_process import Child
 from headrace.standalone.data_folder import DataFolder, SetUpError, write_private
 from headrace.standalone.embedded_postgres import EmbeddedPostgres
 from headrace.standalone.embedded_valkey import EmbeddedValkey
@@ -106,6 +107,11 @@ class EmbeddedServers:
             self._lock.close()
             self._lock = None
 
+    def children(self) -> list[Child]:
+        """The server processes that were started."""
+        started = [each.child for each in (self.postgres, self.valkey) if each is not None]
+        return [child for child in started if child is not None]
+
     def addresses(self) -> Addresses:
         """Where the servers are, or will be once started."""
         given = dict(self._own)
@@ -152,6 +158,11 @@ def servers_for_command(folder: DataFolder, purpose: str) -> Iterator[Addresses]
                 with _user_lock(folder, fcntl.LOCK_EX):
                     servers.stop()
             return
+
+
+def refuse_if_busy(folder: DataFolder) -> None:
+    """Raises DataFolderBusyError when another process owns the servers of `folder`."""
+    _take_lock(folder).close()
 
 
 def running_addresses(folder: DataFolder) -> Addresses | None:

@@ -11,11 +11,12 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+import redis
+
 from headrace.standalone.child_process import Child
 from headrace.standalone.data_folder import DataFolder, SetUpError
-from headrace.standalone.loopback_server import clear_orphan, free_port, wait_for_line
+from headrace.standalone.loopback_server import clear_orphan, free_port, wait_until_ready
 
-READY_LINE = "Ready to accept connections"
 START_TIMEOUT_S = 60
 STOP_GRACE_S = 15
 
@@ -53,6 +54,7 @@ class EmbeddedValkey:
             "dir": data,
             "pidfile": data / "valkey.pid",
             "daemonize": "no",
+            "loglevel": "warning",
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": '""',
@@ -69,7 +71,15 @@ class EmbeddedValkey:
             input_text="".join(f"{key} {value}\n" for key, value in settings.items()),
             death_signal="TERM",
         )
-        wait_for_line(self.child, READY_LINE, START_TIMEOUT_S)
+        wait_until_ready(self.child, self._answers, START_TIMEOUT_S)
+
+    def _answers(self) -> bool:
+        """Not while it still loads its file."""
+        with redis.Redis(port=self.port, password=self._password) as client:
+            try:
+                return bool(client.ping())
+            except redis.ConnectionError:
+                return False
 
     def stop(self) -> None:
         """Writes the append-only file out and ends."""

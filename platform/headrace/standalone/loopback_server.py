@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.standalone.child_process import Child
@@ -32,16 +33,16 @@ def free_port() -> int:
     raise SetUpError(f"no free port between {PORT_MIN} and {PORT_MAX} on 127.0.0.1")
 
 
-def wait_for_line(child: Child, text: str, timeout_s: float) -> None:
-    """Returns when `child` has logged `text`; raises SetUpError when it dies or takes too long."""
-    seen = child.line_seen(text)
+def wait_until_ready(child: Child, ready: Callable[[], bool], timeout_s: float) -> None:
+    """Returns when `ready` says so; raises SetUpError when `child` dies or takes too long."""
     deadline = time.monotonic() + timeout_s
-    while not seen.wait(POLL_S):
+    while not ready():
         if child.exit_code is not None:
             tail = "\n".join(child.last_lines())
             raise SetUpError(f"{child.name} did not start: {child.cause_of_death()}\n{tail}")
         if time.monotonic() > deadline:
             raise SetUpError(f"{child.name} was not ready within {timeout_s:.0f} s")
+        time.sleep(POLL_S)
 
 
 def clear_orphan(data: Path, pid_file: Path, binary_name: str) -> None:

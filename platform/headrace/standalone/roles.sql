@@ -1,4 +1,4 @@
--- The one step that takes a PostgreSQL superuser: the four roles, the database, the extension.
+-- The one step that takes a PostgreSQL superuser: the four roles and the database.
 -- Idempotent. The embedded server runs it at each start; for a PostgreSQL of your own:
 --   psql -d postgres -v owner_password=... -v app_password=... -v housekeeper_password=... -f roles.sql
 
@@ -20,16 +20,17 @@ ALTER ROLE headrace_housekeeper LOGIN NOSUPERUSER BYPASSRLS NOCREATEDB NOCREATER
 -- Owns the SECURITY DEFINER functions, which act before a tenant is known; nobody logs in as it.
 ALTER ROLE headrace_definer NOLOGIN NOSUPERUSER BYPASSRLS NOCREATEDB NOCREATEROLE;
 -- So that migrations may give functions to it.
-GRANT headrace_definer TO headrace_owner;
+GRANT headrace_definer TO headrace_owner WITH INHERIT TRUE, SET TRUE;
 
-SELECT 'CREATE DATABASE headrace OWNER headrace_owner'
+SELECT $$CREATE DATABASE headrace OWNER headrace_owner
+    TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER builtin LOCALE 'C.UTF-8'$$
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'headrace') \gexec
 REVOKE ALL ON DATABASE headrace FROM PUBLIC;
 GRANT CONNECT ON DATABASE headrace TO headrace_app, headrace_housekeeper;
 
 \connect headrace
-CREATE EXTENSION IF NOT EXISTS btree_gist;
-REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+GRANT USAGE ON SCHEMA public TO headrace_app, headrace_housekeeper;
 -- A function's new owner must be allowed to create in its schema.
 GRANT USAGE, CREATE ON SCHEMA public TO headrace_owner, headrace_definer;
-GRANT USAGE ON SCHEMA public TO headrace_app, headrace_housekeeper;
+-- No table grant and no default privilege here: each migration grants what it creates.

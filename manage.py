@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Django's command line for this repository.
+
+Runs with the virtual environment's packages whatever python called it. Without a DATABASE_URL it
+uses the embedded servers of HEADRACE_DATA: those that run, or its own for as long as the command
+takes. Commands that touch no database start none.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent
+VIRTUAL_ENVIRONMENT = REPOSITORY / ".venv"
+WITHOUT_DATABASE = frozenset({"help", "version", "--help", "-h", "--version", "check"})
+
+
+def main() -> int:
+    """Finds the packages and the servers, then hands over to Django."""
+    python = VIRTUAL_ENVIRONMENT / "bin" / "python"
+    if Path(sys.prefix).resolve() != VIRTUAL_ENVIRONMENT.resolve() and python.exists():
+        os.execv(python, [str(python), *sys.argv])  # noqa: S606 - our own interpreter
+    sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "platform")]
+    try:
+        from headrace.standalone.data_folder import SetUpError
+    except ImportError as error:
+        print(f"{error}: run `make up` or `make check` once, which install .venv", file=sys.stderr)
+        return 1
+    try:
+        return _run(sys.argv)
+    except SetUpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(argv: list[str]) -> int:
+    from headrace.standalone.data_folder import DataFolder
+    from headrace.standalone.embedded_servers import servers_for_command
+    from headrace.standalone.environment_file import load_environment_file
+
+    load_environment_file()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
+    command = argv[1] if len(argv) > 1 else "help"
+    # makemigrations only compares models with files when it is told to write nothing.
+    compares_only = command == "makemigrations" and {"--check", "--dry-run"} & set(argv)
+    if command in WITHOUT_DATABASE or compares_only:
+        os.environ.setdefault("DATABASE_URL", "postgres://nobody@127.0.0.1:9/none")
+        os.environ.setdefault("HEADRACE_SECRET_KEY", "of no use: no request is served" + "-" * 16)
+        return _execute(argv)
+    folder = DataFolder.from_environment()
+    if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
+        return _execute(argv)
+    with servers_for_command(folder, f"`manage.py {command}`") as addresses:
+        for name, value in addresses.environment().items():
+            os.environ.setdefault(name, value)
+        os.environ.setdefault("HEADRACE_SECRET_KEY", folder.secrets().secret_key)
+        return _execute(argv)
+
+
+def _execute(argv: list[str]) -> int:
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(argv)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
