@@ -4,13 +4,13 @@ from uuid import uuid4
 
 import pytest
 
-from billing.contracts import UsageCounts
+from billing.contracts import UsageCounts, UsageSource
 from headrace.gateway.charging import (
     Cause,
+    priced,
     settlement,
     settlement_of_lost,
     settlement_of_orphan,
-    usage_counts,
 )
 from inference.contracts import Finish, FinishReason, TokenCounts
 
@@ -22,6 +22,10 @@ def finish(reason: FinishReason, sent: TokenCounts = DELIVERED) -> Finish:
     return Finish("ab", reason, "", COMPUTED, sent)
 
 
+def counted(counts: TokenCounts) -> UsageCounts:
+    return priced(counts)[0]
+
+
 def charged(
     reason: FinishReason, cause: Cause | None, *, all_or_nothing: bool = False
 ) -> UsageCounts:
@@ -31,7 +35,7 @@ def charged(
 
 
 def test_price_classes_are_disjoint() -> None:
-    counts = usage_counts(COMPUTED)
+    counts = counted(COMPUTED)
 
     assert (counts.uncached_input_tokens, counts.cached_input_tokens) == (9, 17_102)
     assert counts.prompt_tokens == 17_111
@@ -49,7 +53,7 @@ def test_price_classes_are_disjoint() -> None:
 def test_the_engines_counts_are_charged_when_the_fault_is_not_ours(
     reason: FinishReason, cause: Cause | None
 ) -> None:
-    assert charged(reason, cause) == usage_counts(COMPUTED)
+    assert charged(reason, cause) == counted(COMPUTED)
 
 
 @pytest.mark.parametrize(
@@ -63,28 +67,26 @@ def test_the_engines_counts_are_charged_when_the_fault_is_not_ours(
 def test_our_own_faults_cost_only_what_was_handed_over(
     reason: FinishReason, cause: Cause | None
 ) -> None:
-    assert charged(reason, cause) == usage_counts(DELIVERED)
+    assert charged(reason, cause) == counted(DELIVERED)
 
 
 def test_a_lost_engine_costs_what_was_handed_over() -> None:
     settled = settlement_of_lost(uuid4(), "m", DELIVERED, Cause.ENGINE_LOST)
 
-    assert settled.counts == usage_counts(DELIVERED)
+    assert settled.counts == counted(DELIVERED)
     assert settled.finish_reason == "engine_lost"
 
 
 def test_a_lost_web_process_costs_what_was_written_to_it() -> None:
     orphan = finish(FinishReason.PEER_LOST)
 
-    assert settlement_of_orphan(uuid4(), "m", orphan, forfeited=False).counts == usage_counts(
-        DELIVERED
-    )
+    assert settlement_of_orphan(uuid4(), "m", orphan, forfeited=False).counts == counted(DELIVERED)
     assert settlement_of_orphan(uuid4(), "m", orphan, forfeited=True).counts == UsageCounts()
 
 
-def test_counts_that_contradict_themselves_are_refused() -> None:
-    with pytest.raises(ValueError, match="negative"):
-        usage_counts(TokenCounts(prompt=5, cached=6, completion=0))
+@pytest.mark.parametrize("nonsense", [TokenCounts(5, 6, 0), TokenCounts(5, 0, -1)])
+def test_counts_that_contradict_themselves_charge_nothing(nonsense: TokenCounts) -> None:
+    assert priced(nonsense) == (UsageCounts(), UsageSource.ESTIMATED)
 
 
 def test_a_cancelled_client_is_recorded_as_cancelled() -> None:

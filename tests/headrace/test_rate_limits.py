@@ -86,9 +86,7 @@ class TestRedis:
         limits = MinuteLimits(requests_max=100, tokens_max=100, concurrent_max=100)
         states, _ = self.reserve_at_once(runner, limits, tokens)
 
-        admitted = [
-            count for count, state in zip(tokens, states, strict=True) if not state.refused
-        ]
+        admitted = [count for count, state in zip(tokens, states, strict=True) if not state.refused]
         assert admitted
         assert sum(admitted) <= 100
         assert all(state.refused == "tokens" for state in states if state.refused)
@@ -129,9 +127,7 @@ class TestRedis:
         async def story() -> list[LimitState]:
             limiter = RateLimiter("redis://127.0.0.1:1/0")
             organization = uuid4()
-            states = [
-                await limiter.reserve(organization, uuid4(), 10, LIMITS) for _ in range(5)
-            ]
+            states = [await limiter.reserve(organization, uuid4(), 10, LIMITS) for _ in range(5)]
             await limiter.close()
             return states
 

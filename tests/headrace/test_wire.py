@@ -1,6 +1,7 @@
 """Framing, chunk objects and the routing of paths: pure pieces of the wire."""
 
 import json
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,10 @@ def framing(*, include_usage: bool) -> ChatFraming:
     return ChatFraming(uuid4(), 1, "m", include_usage)
 
 
+def chunks(framing: ChatFraming) -> list[dict[str, Any]]:
+    return [framing.opening(), framing.text("x"), framing.closing(FinishReason.STOP)]
+
+
 def test_a_frame_is_one_line_and_a_blank_line() -> None:
     frame = sse.frame({"text": "a\nb"})
 
@@ -26,9 +31,9 @@ def test_a_frame_is_one_line_and_a_blank_line() -> None:
 def test_usage_is_on_every_chunk_exactly_when_asked_for() -> None:
     with_usage, without = framing(include_usage=True), framing(include_usage=False)
 
-    for chunk in (with_usage.opening(), with_usage.text("x"), with_usage.closing(FinishReason.STOP)):
+    for chunk in chunks(with_usage):
         assert chunk["usage"] is None
-    for chunk in (without.opening(), without.text("x"), without.closing(FinishReason.STOP)):
+    for chunk in chunks(without):
         assert "usage" not in chunk
     final = with_usage.usage(TokenCounts(10, 4, 3))
     assert final["choices"] == []

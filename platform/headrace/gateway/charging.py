@@ -8,8 +8,13 @@ to be delivered whole (a bulk item, an unstreamed response).
 import enum
 from uuid import UUID
 
+import structlog
+
 from billing.contracts import Settlement, UsageCounts, UsageSource
+from billing.facade import counts_of
 from inference.contracts import Finish, FinishReason, TokenCounts
+
+log = structlog.get_logger(__name__)
 
 
 class Cause(enum.StrEnum):
@@ -28,16 +33,18 @@ OURS = frozenset({Cause.DRAINING, Cause.TIMED_OUT, Cause.ENGINE_LOST, Cause.SUPE
 REGULAR = frozenset({FinishReason.STOP, FinishReason.LENGTH})
 
 
-def usage_counts(counts: TokenCounts) -> UsageCounts:
+def priced(counts: TokenCounts) -> tuple[UsageCounts, UsageSource]:
     """The engine's cumulative counts as disjoint price classes.
 
-    Raises ValueError when they contradict themselves (cached > prompt, negative).
+    Counts that contradict themselves (cached above prompt, negative) are a broken engine's: they
+    charge nothing, and the event says `estimated`, where an operator will look for them.
     """
-    return UsageCounts(
-        uncached_input_tokens=counts.prompt - counts.cached,
-        cached_input_tokens=counts.cached,
-        output_tokens=counts.completion,
-    )
+    try:
+        usage = counts_of(counts.prompt, counts.cached, counts.completion)
+    except ValueError:
+        log.exception("contradictory counts charge nothing", counts=counts)
+        return UsageCounts(), UsageSource.ESTIMATED
+    return usage, UsageSource.MEASURED
 
 
 def settlement(
@@ -59,11 +66,13 @@ def settlement(
     reason = finish.reason.value
     if cause is not None and finish.reason is FinishReason.CANCELLED:
         reason = "cancelled" if cause is Cause.CLIENT_GONE else cause.value
+    counts, source = priced(delivered if ours else finish.counts)
     return Settlement(
         request_id=request_id,
-        counts=usage_counts(delivered if ours else finish.counts),
+        counts=counts,
         finish_reason=reason,
         model_served=model,
+        source=source,
         queue_ms=finish.timings.queue_ms,
         prefill_ms=finish.timings.prefill_ms,
         decode_ms=finish.timings.decode_ms,
@@ -74,12 +83,13 @@ def settlement_of_lost(
     request_id: UUID, model: str, delivered: TokenCounts, cause: Cause
 ) -> Settlement:
     """How to settle a request whose engine is gone: by what its client had been handed."""
+    counts, source = priced(delivered)
     return Settlement(
         request_id=request_id,
-        counts=usage_counts(delivered),
+        counts=counts,
         finish_reason=cause.value,
         model_served=model,
-        source=UsageSource.MEASURED if delivered.prompt else UsageSource.ESTIMATED,
+        source=source if delivered.prompt else UsageSource.ESTIMATED,
     )
 
 
@@ -90,11 +100,13 @@ def settlement_of_orphan(
 
     `forfeited` bulk items delivered nothing to their owner and run again under a new id.
     """
+    counts, source = priced(TokenCounts() if forfeited else finish.sent)
     return Settlement(
         request_id=request_id,
-        counts=UsageCounts() if forfeited else usage_counts(finish.sent),
+        counts=counts,
         finish_reason=finish.reason.value,
         model_served=model,
+        source=source,
         queue_ms=finish.timings.queue_ms,
         prefill_ms=finish.timings.prefill_ms,
         decode_ms=finish.timings.decode_ms,

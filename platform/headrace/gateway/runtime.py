@@ -142,7 +142,8 @@ class GatewayRuntime:
                 close()
 
     async def _settle_orphans(self, finishes: Sequence[Finish]) -> None:
-        strangers = [finish for finish in finishes if UUID(hex=finish.request_id) not in self.holds]
+        held = {request_id.hex for request_id in self.holds}
+        strangers = [finish for finish in finishes if finish.request_id not in held]
         if strangers:
             await settle_orphans(strangers, self.model)
             self.engine.ack([finish.request_id for finish in strangers])

@@ -66,11 +66,12 @@ async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
 
     Raises DatabaseError while the database is away: the engine offers them again.
     """
-    ids = {finish.request_id: UUID(hex=finish.request_id) for finish in finishes}
-    refused = [ids[f.request_id] for f in finishes if f.reason is FinishReason.REFUSED]
+    ids = _hold_ids(finishes)
+    ours = [finish for finish in finishes if finish.request_id in ids]
+    refused = [ids[f.request_id] for f in ours if f.reason is FinishReason.REFUSED]
     if refused:
         await in_database(billing.facade.void, refused)
-    computed = [f for f in finishes if f.reason is not FinishReason.REFUSED]
+    computed = [f for f in ours if f.reason is not FinishReason.REFUSED]
     if not computed:
         return
     forfeited = await in_database(
@@ -93,6 +94,17 @@ async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
                 charge_pico=settled.charge_pico,
             )
             _count(settlement, settled)
+
+
+def _hold_ids(finishes: Sequence[Finish]) -> dict[str, UUID]:
+    """The holds behind request ids. Others were not submitted by a gateway: nobody to charge."""
+    ids: dict[str, UUID] = {}
+    for finish in finishes:
+        try:
+            ids[finish.request_id] = UUID(hex=finish.request_id)
+        except ValueError:
+            log.warning("finish of a stranger acknowledged", request_id=finish.request_id[:64])
+    return ids
 
 
 def _count(settlement: Settlement, settled: Settled) -> None:
