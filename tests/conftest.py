@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import django
 import pytest
 from pytest_socket import socket_allow_hosts
 
@@ -20,7 +21,7 @@ from headrace.standalone.embedded_servers import Addresses, EmbeddedServers
 from headrace.standalone.model_fetch import MODEL, fetch_model
 from headrace.standalone.processes import House
 from headrace.standalone.running_house import RunningHouse
-from tests.house import LiveHouse, free_port
+from tests.house import OPEN_CLIENTS, LiveHouse, free_port
 
 SERVERS = pytest.StashKey[EmbeddedServers]()
 FOLDER = pytest.StashKey[DataFolder]()
@@ -33,7 +34,7 @@ ALIASES = {
 QUICK_SWEEPS = {"HEADRACE_SWEEP_S": "1"}
 
 OwnHouse = Callable[..., LiveHouse]
-"""`own_house(HEADRACE_HOLD_LAPSE_S="1", ...)`: a house of this test alone, with that environment."""
+"""`own_house(HEADRACE_HOLD_LAPSE_S="1", ...)`: a house of one test, in that environment."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "HEADRACE_TEST_BUNDLE", str(model_folder.models / MODEL)
     )
     os.environ["DJANGO_SETTINGS_MODULE"] = "headrace.settings"
+    django.setup()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -61,6 +63,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_setup() -> None:
     """No test reaches beyond this machine."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
+
+
+@pytest.fixture(autouse=True)
+def clients_closed() -> Iterator[None]:
+    """Closes the synchronous clients that a test took from a house."""
+    yield
+    while OPEN_CLIENTS:
+        OPEN_CLIENTS.pop().close()
 
 
 @pytest.fixture(scope="session")
@@ -80,12 +90,9 @@ def django_database(pytestconfig: pytest.Config) -> Iterator[DataFolder]:
     Aliases: `default` (role app), `owner`, `housekeeper`. Durability is off, nothing else differs
     from `make up`.
     """
-    import django
-
     servers = pytestconfig.stash[SERVERS]
     servers.start("the test run")
     try:
-        django.setup()
         _migrate()
         yield pytestconfig.stash[FOLDER]
         _close_pools()

@@ -91,10 +91,15 @@ class RunningHouse:
         children = (*self._servers.children(), *self._children.values())
         return next((each for each in children if each.exit_code is not None), None)
 
+    def stop_processes(self) -> None:
+        """Stops every process in reverse order; the servers stay."""
+        for name in reversed(self._specs):
+            if name in self._children:
+                self._children[name].stop(self._specs[name].stop_grace_s)
+
     def stop(self) -> None:
         """Stops every process in reverse order, then the servers."""
-        for name in reversed(self._children):
-            self._children[name].stop(self._specs[name].stop_grace_s)
+        self.stop_processes()
         self._servers.stop()
 
     def _wait_ready(self, spec: ProcessSpec, child: Child) -> None:
