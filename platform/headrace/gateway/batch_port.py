@@ -20,10 +20,9 @@ from billing.contracts import ReceiptNotFound, ServiceTier
 from headrace import errors
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.orders import Caller
-from headrace.gateway.pipeline import Piece
 from headrace.gateway.runtime import GatewayRuntime
 from inference.client.native import EngineUnavailable
-from inference.contracts import TokenCounts
+from inference.contracts import FinishReason, TokenCounts
 
 ENGINE_WAIT_S = 30.0
 """How long a fresh worker waits for its engine before it defers bulk work."""
@@ -118,7 +117,13 @@ async def _run_all(
         if result is not None:
             calls.put(lambda: on_result(result))
 
-    await asyncio.gather(*(run(completion) for completion in completions))
+    # One that breaks must not take the caller's thread away from the others.
+    outcomes = await asyncio.gather(
+        *(run(completion) for completion in completions), return_exceptions=True
+    )
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
 
 
 async def _run_one(
@@ -144,14 +149,12 @@ async def _run_one(
         await completion.opened()
     except errors.ApiError as error:
         return _failed(item, error, reached_engine=False)
-    event = await completion.next_event()
-    while isinstance(event, Piece):
-        event = await completion.next_event()
-    if event.error is not None:
-        return _failed(item, event.error, reached_engine=event.settled is not None)
-    if event.settled is None:
+    end = await completion.ended()
+    if end.error is not None:
+        return _failed(item, end.error, reached_engine=end.reason is not FinishReason.REFUSED)
+    if end.settled is None:
         return None
-    return BatchCompletionResult(item.request_id, event.settled.charge_pico)
+    return BatchCompletionResult(item.request_id, end.settled.charge_pico)
 
 
 def _failed(

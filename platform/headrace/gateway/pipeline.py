@@ -107,6 +107,13 @@ class Completion:
             self._news.clear()
             await self._news.wait()
 
+    async def ended(self) -> End:
+        """Waits for the End and leaves the text to `on_answer`: instead of `next_event()`."""
+        while self._end is None:
+            self._news.clear()
+            await self._news.wait()
+        return self._end
+
     def cancel(self, cause: Cause) -> None:
         """Ends the request early; what was computed until then is still settled. Idempotent."""
         if self.cause is not None or self._end is not None:
@@ -143,7 +150,7 @@ class Completion:
             quotes=runtime.quotes,
             encoder=runtime.encoder,
             limiter=runtime.limiter,
-            engine_tokens_max=runtime.engine.hello.limits.request_tokens_max(),
+            engine=runtime.engine.hello.limits,
         )
         runtime.holds.add(request_id)
         try:
