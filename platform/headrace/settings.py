@@ -159,6 +159,8 @@ BATCH_RETRY_S = _integer("HEADRACE_BATCH_RETRY_S", 10)
 """How long an item that could not run waits before it is claimed again."""
 BATCH_JOB_AGE_MAX_S = _integer("HEADRACE_BATCH_JOB_AGE_MAX_S", 24 * 3600)
 """Items that never reached an engine are retried until their job is this old."""
+BATCH_PUMP_S = _integer("HEADRACE_BATCH_PUMP_S", 30)
+"""How often the beat wakes a pump, whatever became of the other wake-ups."""
 BATCH_WAKE_EXPIRES_S = 60
 """A wake-up that no worker took for this long is dropped; the beat sends the next one."""
 BATCH_DOCUMENTS_MAX = _integer("HEADRACE_BATCH_DOCUMENTS_MAX", 50_000)
@@ -180,7 +182,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep lapsed holds": {"task": "headrace.sweep_holds", "schedule": SWEEP_S},
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",
-        "schedule": 30,
+        "schedule": BATCH_PUMP_S,
         "options": {"expires": BATCH_WAKE_EXPIRES_S},
     },
 }
