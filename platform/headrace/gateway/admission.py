@@ -27,7 +27,7 @@ from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.telemetry import metrics
-from inference.contracts import SEED_BITS, GenerationRequest, Priority, SamplingParams
+from inference.contracts import SEED_BITS, GenerationRequest, ModelLimits, Priority, SamplingParams
 from inference.tokenizer.prompt import PromptEncoder, TemplateRefused
 
 PROMPT_CHARS_PER_TOKEN_MAX = 64
@@ -107,11 +107,16 @@ async def admit(
     quotes: QuoteCache,
     encoder: PromptEncoder,
     limiter: RateLimiter,
-    engine_tokens_max: int,
+    engine: ModelLimits,
 ) -> Admission:
     """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
     quote = await quotes.quote(caller.organization_id, order.model, caller.tier)
-    context = min(quote.offer.context_tokens_max, engine_tokens_max)
+    if any(token >= engine.vocab_size for token in order.stop_token_ids):
+        raise errors.invalid(
+            f"'stop_token_ids' must be below the model's vocabulary of {engine.vocab_size}.",
+            "stop_token_ids",
+        )
+    context = min(quote.offer.context_tokens_max, engine.request_tokens_max())
     prompt_ids = await encode(encoder, order, context)
     output_max = output_tokens_max(order, quote, len(prompt_ids), context)
 
