@@ -37,9 +37,9 @@ class DataFolder:
     root: Path
 
     @classmethod
-    def from_environment(cls) -> "DataFolder":
-        """The folder that HEADRACE_DATA names, or `.data` in the repository."""
-        return cls(Path(os.environ.get("HEADRACE_DATA") or REPOSITORY / ".data").resolve())
+    def from_environment(cls, default: Path = REPOSITORY / ".data") -> "DataFolder":
+        """The folder that HEADRACE_DATA names, or `default`."""
+        return cls(Path(os.environ.get("HEADRACE_DATA") or default).resolve())
 
     @property
     def postgres(self) -> Path:

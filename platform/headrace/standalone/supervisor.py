@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -76,35 +76,41 @@ def stop_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def house_running(
-    folder: DataFolder, port: int, console: Console, purpose: str
+    folder: DataFolder,
+    port: int,
+    purpose: str,
+    *,
+    say: Callable[[str], None],
+    echo: Callable[[str, str], None] | None = None,
 ) -> Iterator[RunningHouse]:
     """A whole house, seeded and ready; stopped in reverse order on the way out, however that is.
 
-    Raises SetUpError before anything starts when the data folder or the port is taken.
+    `say` hears what is being done, `echo` each line of each process. Raises SetUpError before
+    anything starts when the data folder or the port is taken.
     """
     folder.create()
     refuse_if_busy(folder)
     refuse_if_taken(port)
-    bundle = bundle_named() or fetch_model(folder, report=console.say)
-    servers = EmbeddedServers(folder, environment=os.environ, echo=console.line)
+    bundle = bundle_named() or fetch_model(folder, report=say)
+    servers = EmbeddedServers(folder, environment=os.environ, echo=echo)
     try:
-        console.say("starting PostgreSQL and Valkey")
+        say("starting PostgreSQL and Valkey")
         addresses = servers.start(purpose)
     except BaseException:
         servers.stop()
         raise
     house = House(folder, addresses, bundle, port, {})
-    running = RunningHouse(house, servers, echo=console.line)
+    running = RunningHouse(house, servers, echo=echo)
     try:
-        console.say("migrating the database and seeding the demo tenants")
+        say("migrating the database and seeding the demo tenants")
         running.set_up()
-        console.say(f"starting the engine on {engine_threads()} compute thread(s)")
+        say(f"starting the engine on {engine_threads()} compute thread(s)")
         running.start_all()
         yield running
     finally:
-        console.say("stopping")
+        say("stopping")
         running.stop()
-        console.say("stopped")
+        say("stopped")
 
 
 def up() -> int:
@@ -114,7 +120,9 @@ def up() -> int:
     try:
         with (
             stop_signals(),
-            house_running(folder, port_wanted(), console, "`make up`") as running,
+            house_running(
+                folder, port_wanted(), "`make up`", say=console.say, echo=console.line
+            ) as running,
         ):
             console.say(f"asking itself: {QUESTION}")
             console.say(f"answer: {prove(running.house)}")
