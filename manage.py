@@ -41,12 +41,10 @@ def _run(argv: list[str]) -> int:
     load_environment_file()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
     command = argv[1] if len(argv) > 1 else "help"
-    # makemigrations only compares models with files when it is told to write nothing.
+    # It only compares models with files when it may write nothing.
     compares_only = command == "makemigrations" and {"--check", "--dry-run"} & set(argv)
     if command in WITHOUT_DATABASE or compares_only:
-        os.environ.setdefault("DATABASE_URL", "postgres://nobody@127.0.0.1:9/none")
-        os.environ.setdefault("HEADRACE_SECRET_KEY", "of no use: no request is served" + "-" * 16)
-        return _execute(argv)
+        return _execute_without_database(argv)
     folder = DataFolder.from_environment()
     if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
         return _execute(argv)
@@ -55,6 +53,15 @@ def _run(argv: list[str]) -> int:
             os.environ.setdefault(name, value)
         os.environ.setdefault("HEADRACE_SECRET_KEY", folder.secrets().secret_key)
         return _execute(argv)
+
+
+def _execute_without_database(argv: list[str]) -> int:
+    from django.conf import settings
+
+    os.environ.setdefault("DATABASE_URL", "postgres://nobody@127.0.0.1:9/none")
+    os.environ.setdefault("HEADRACE_SECRET_KEY", "of-no-use-because-no-request-is-served-here")
+    settings.DATABASES = {"default": {"ENGINE": "django.db.backends.dummy"}}
+    return _execute(argv)
 
 
 def _execute(argv: list[str]) -> int:

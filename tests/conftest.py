@@ -1,7 +1,7 @@
 """What every test may use: databases, a model, a house; and the network it may not use.
 
 The addresses of this run's servers are chosen before any test module is imported, so that
-modules may import Django freely; the servers start when the first test asks for them.
+modules may import models freely; the servers start when the first test asks for them.
 """
 
 import os
@@ -85,7 +85,7 @@ def bundle_folder(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def django_database(pytestconfig: pytest.Config) -> Iterator[DataFolder]:
-    """PostgreSQL and Valkey with roles and migrations, and Django set up on them.
+    """PostgreSQL and Valkey with roles and migrations, as a fresh house has them.
 
     Aliases: `default` (role app), `owner`, `housekeeper`. Durability is off, nothing else differs
     from `make up`.
@@ -177,7 +177,10 @@ def _migrate() -> None:
 
 def _close_pools() -> None:
     from django.db import connections
+    from django.db.backends.postgresql.base import DatabaseWrapper
 
     for alias in ALIASES:
-        connections[alias].close()
-        connections[alias].close_pool()
+        connection = connections[alias]
+        assert isinstance(connection, DatabaseWrapper)
+        connection.close()
+        connection.close_pool()

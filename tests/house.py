@@ -59,7 +59,7 @@ def new_tenant(
     credit_pico: int = CREDIT_PICO,
     *,
     daily_tokens_max: int | None = None,
-    **limits: int,
+    **limits: Any,
 ) -> Tenant:
     """A fresh tenant with a project, a key and `credit_pico`, in this process's database.
 
