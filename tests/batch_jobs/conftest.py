@@ -19,6 +19,11 @@ def pytest_configure() -> None:
     django.setup()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that pump by hand come before any house: its worker would claim their items."""
+    items.sort(key=lambda item: "queue" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture
 def queue(django_database: DataFolder) -> Iterator[None]:
     """No worker runs: these tests pump by hand.
