@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import django
 import pytest
 from django.db import connections
 
@@ -11,12 +10,6 @@ from headrace.standalone.data_folder import DataFolder
 
 if TYPE_CHECKING:  # its modules need django.setup(), which comes after this file
     from tests.batch_jobs.cast import Tenant
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure() -> None:
-    """Models can be imported by the test modules, once the settings have their environment."""
-    django.setup()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
