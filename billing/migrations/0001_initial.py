@@ -13,7 +13,7 @@ from django.db import migrations, models
 
 import billing.fields
 
-SQL = Path(__file__).resolve().parents[1] / "sql" / "0001_protect.sql"
+SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0001_protect.sql")
 
 
 class Migration(migrations.Migration):

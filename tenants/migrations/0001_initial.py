@@ -8,7 +8,7 @@ import uuid_utils.compat
 from django.conf import settings
 from django.db import migrations, models
 
-SQL = Path(__file__).resolve().parents[1] / "sql" / "0001_protect.sql"
+SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0001_protect.sql")
 
 
 class Migration(migrations.Migration):
