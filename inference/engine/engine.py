@@ -267,7 +267,7 @@ class Engine:
             reason=reason,
             text=tail,
             counts=state.counts,
-            sent=state.counts,
+            sent=state.counts if state.request.stream else TokenCounts(),
             timings=state.timings(self._clock()),
             error_code=error_code,
             error_message=error_message,

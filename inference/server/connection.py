@@ -67,7 +67,8 @@ class ConnectionEvents(Protocol):
 
 class Connection:
     """`sent` maps each request of this connection whose finish has not been written yet to the
-    counts that were in the frames already handed to the kernel."""
+    counts that were in the frames already handed to the kernel; a request that wants its answer
+    whole stays at zero, as it has got nothing until it has everything."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Connection:
         self._step = 0
         self._credit = CREDIT_FRAMES
         self._pending: dict[str, ChunkBuffer] = {}
+        self._whole: set[str] = set()
         self._finishes: dict[str, Finish] = {}
         self._refusals: list[Finish] = []
         self._stats_due = False
@@ -150,6 +152,8 @@ class Connection:
                 case Submit(requests=requests):
                     for request in requests:
                         self.sent.setdefault(request.request_id, TokenCounts())
+                        if not request.stream:
+                            self._whole.add(request.request_id)
                     self._events.submitted(self, requests)
                 case Abort(request_ids=request_ids):
                     self._events.aborted(self, request_ids)
@@ -184,11 +188,12 @@ class Connection:
             await self._write(frame)
             if isinstance(frame, Chunks):
                 for chunk in frame.chunks:
-                    if chunk.request_id in self.sent:
+                    if chunk.request_id in self.sent and chunk.request_id not in self._whole:
                         self.sent[chunk.request_id] = chunk.counts
             elif isinstance(frame, Finished):
                 for finish in frame.finishes:
                     self.sent.pop(finish.request_id, None)
+                    self._whole.discard(finish.request_id)
 
     async def _write(self, frame: FromEngine) -> None:
         self._writer.write(encode(frame))
@@ -215,8 +220,10 @@ class Connection:
             for finish in ready:
                 del self._finishes[finish.request_id]
             return Finished(ready)
-        if self._pending and self._credit > 0:
-            return self._chunk_frame(list(self._pending))
+        if self._credit > 0:
+            streaming = [i for i in self._pending if i not in self._whole]
+            if streaming:
+                return self._chunk_frame(streaming)
         if self._finishes:
             return self._chunk_frame(self._finishes)
         return None

@@ -33,9 +33,8 @@ class _Delivery:
 class Deliveries:
     """All finishes without acknowledgement, those replayed from the journal included."""
 
-    def __init__(self, journal: Journal, resend_s: float = RESEND_S) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._resend_s = resend_s
         self._deliveries = {
             request_id: _Delivery(finish, owner=None, durable=True)
             for request_id, finish in journal.unacknowledged.items()
@@ -91,14 +90,14 @@ class Deliveries:
 
     async def run(self) -> None:
         """Journals and sends what was added, and repeats what is overdue; raises JournalError."""
-        resend_at_s = time.monotonic() + self._resend_s
+        resend_at_s = time.monotonic() + RESEND_S
         while True:
             try:
                 async with asyncio.timeout(max(resend_at_s - time.monotonic(), 0.0)):
                     await self._wake.wait()
             except TimeoutError:
                 self._resend_overdue()
-                resend_at_s = time.monotonic() + self._resend_s
+                resend_at_s = time.monotonic() + RESEND_S
             self._wake.clear()
             if self._unsynced:
                 await self._journal_and_send()
@@ -117,7 +116,7 @@ class Deliveries:
                 self._send(delivery)
 
     def _resend_overdue(self) -> None:
-        due_s = time.monotonic() - self._resend_s
+        due_s = time.monotonic() - RESEND_S
         for delivery in self._deliveries.values():
             if delivery.sent_at_s <= due_s:
                 self._send(delivery)

@@ -65,7 +65,14 @@ class EngineServer:
         self._drain_asked = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._alone = asyncio.Event()
+        self._alone.set()
         self._fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def connections(self) -> int:
+        """Clients connected now."""
+        return len(self._connections)
 
     async def run(self) -> None:
         """Serves until a drain is complete. Raises SocketTaken, JournalError, EngineStuck, or
@@ -153,12 +160,15 @@ class EngineServer:
         self._connection_names += 1
         connection = Connection(reader, writer, self, f"c{self._connection_names}")
         self._connections[connection] = asyncio.current_task()
+        self._alone.clear()
         self._deliveries.connection_opened(connection)
         logger.info("event=connected connection=%s", connection.name)
         try:
             await connection.run(self._hello())
         finally:
             self._connections.pop(connection)
+            if not self._connections:
+                self._alone.set()
             lost = [i for i, carrier in self._carriers.items() if carrier is connection]
             self._end(lost, FinishReason.PEER_LOST)
             self._deliveries.connection_closed(connection)
@@ -226,26 +236,29 @@ class EngineServer:
 
     async def _wait_idle_within_grace(self) -> None:
         """Waits for running work; asking for a shorter grace meanwhile takes effect."""
-        started_at_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        started_at_s = loop.time()
         while self._carriers:
             self._drain_asked.clear()
             assert self._drain_grace_s is not None
-            idle = asyncio.create_task(self._idle.wait())
-            asked = asyncio.create_task(self._drain_asked.wait())
-            left_s = started_at_s + self._drain_grace_s - asyncio.get_running_loop().time()
-            done, pending = await asyncio.wait(
-                {idle, asked}, timeout=max(left_s, 0.0), return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in pending:
-                task.cancel()
-            if not done:
+            left_s = started_at_s + self._drain_grace_s - loop.time()
+            if not await _any_set(self._idle, self._drain_asked, timeout_s=max(left_s, 0.0)):
                 return
 
     async def _wait_acknowledged(self) -> None:
-        if not self._connections:
-            return
-        try:
-            async with asyncio.timeout(ACK_WAIT_S):
-                await self._deliveries.all_acknowledged.wait()
-        except TimeoutError:
+        """Waits for clients to settle what they were sent, while there is any client."""
+        settled = self._deliveries.all_acknowledged
+        await _any_set(settled, self._alone, timeout_s=ACK_WAIT_S)
+        if not settled.is_set():
             logger.warning("event=drained_unacknowledged finishes=%d", len(self._deliveries))
+
+
+async def _any_set(*events: asyncio.Event, timeout_s: float) -> bool:
+    """Whether one of the events was set in time."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for wait in waits:
+            wait.cancel()

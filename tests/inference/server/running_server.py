@@ -115,6 +115,7 @@ def request(
     max_tokens: int = 8,
     stop: tuple[str, ...] = (),
     priority: Priority = Priority.INTERACTIVE,
+    stream: bool = True,
 ) -> GenerationRequest:
     """A request of plain letters."""
     return GenerationRequest(
@@ -122,6 +123,7 @@ def request(
         tuple(prompt),
         SamplingParams(max_tokens=max_tokens, temperature=0.0, stop=stop),
         priority=priority,
+        stream=stream,
     )
 
 
