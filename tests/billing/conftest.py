@@ -2,17 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-import django
 import pytest
 
 if TYPE_CHECKING:  # its modules need django.setup(), which comes after this file
     from tests.billing.cast import Tenant
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure() -> None:
-    """Last: tests/conftest.py has put this run's addresses into the environment by then."""
-    django.setup()
 
 
 @pytest.fixture

@@ -1,0 +1,319 @@
+"""Every table of the schema is behind row-level security, or on a short list that says why.
+
+The walk is over pg_class, so a table that no Django model knows is seen too.
+"""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import DataError, IntegrityError, ProgrammingError, connections, transaction
+from psycopg import sql
+
+from billing.contracts import UsageCounts
+from billing.facade import set_daily_tokens, settle
+from tenants.facade import tenant_scope
+from tests.billing.cast import Tenant, make_tenant, used
+
+UNPROTECTED = {
+    "django_migrations": "names of migrations, no tenant's data",
+    "django_content_type": "names of models, no tenant's data",
+    "django_session": "opaque, found by its secret key before a tenant is known",
+    "auth_permission": "names of permissions, no tenant's data",
+    "auth_group": "the operator's staff groups",
+    "auth_group_permissions": "the operator's staff groups",
+    "tenants_user": "a person, who may belong to several tenants or none; no grant to the app",
+    "tenants_user_groups": "the operator's staff groups",
+    "tenants_user_user_permissions": "the operator's staff",
+}
+CATALOG = {"billing_offer", "billing_price"}
+"""The operator's price list: the same for everybody, readable by everybody, no tenant column."""
+
+BEFORE_A_TENANT_IS_KNOWN = {
+    "tenants_authenticate",
+    "tenants_revoked_among",
+    "tenants_organization_by_slug",
+    "billing_quote",
+    "billing_take_holds",
+    "billing_settle_holds",
+    "billing_void_holds",
+    "billing_renew_holds",
+}
+"""SECURITY DEFINER functions of tenants and billing that the app may call."""
+
+
+@pytest.fixture(scope="module")
+def acme(django_database: object) -> Tenant:
+    """A tenant with a row in every table of its."""
+    return lived_in("acme")
+
+
+@pytest.fixture(scope="module")
+def globex(django_database: object) -> Tenant:
+    """The tenant who must not be seen."""
+    return lived_in("globex")
+
+
+def lived_in(name: str) -> Tenant:
+    """A tenant with a settled and an open request and a quota."""
+    tenant = make_tenant(name)
+    set_daily_tokens(tenant.organization_id, 1_000_000)
+    settle([used(tenant.held(), UsageCounts(60, 0, 40))])
+    tenant.held()
+    return tenant
+
+
+Row = tuple[Any, ...]  # whatever the query selects
+
+
+def ask(alias: str, query: str | sql.Composed, *parameters: str | UUID) -> list[Row]:
+    """All rows, on a connection of that role."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(query, list(parameters))
+        rows: list[Row] = cursor.fetchall()
+    return rows
+
+
+def tables(condition: str = "true") -> list[str]:
+    """Names of tables and partitioned tables of the schema."""
+    rows = ask(
+        "owner",
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace"
+        f" AND c.relkind IN ('r', 'p') AND ({condition}) ORDER BY 1",
+    )
+    return [str(name) for (name,) in rows]
+
+
+def tenant_tables() -> list[str]:
+    """Parents with a tenant column."""
+    return tables(
+        "NOT c.relispartition AND EXISTS (SELECT FROM pg_attribute a"
+        " WHERE a.attrelid = c.oid AND a.attname = 'organization_id')"
+    )
+
+
+def test_every_table_forces_row_level_security_or_is_listed(django_database: object) -> None:
+    open_tables = tables("NOT (c.relrowsecurity AND c.relforcerowsecurity)")
+
+    assert sorted(open_tables) == sorted(UNPROTECTED)
+
+
+def test_no_listed_table_has_a_tenants_column(django_database: object) -> None:
+    assert not (set(UNPROTECTED) | CATALOG) & set(tenant_tables())
+    assert len(tenant_tables()) >= 10
+
+
+def test_every_protected_table_has_the_tenant_policy(django_database: object) -> None:
+    policies = ask(
+        "owner",
+        "SELECT tablename, permissive, cmd, qual, with_check FROM pg_policies"
+        " WHERE schemaname = 'public'",
+    )
+
+    by_table = {str(table): rest for table, *rest in policies}
+    protected = set(tables("NOT c.relispartition")) - set(UNPROTECTED)
+    assert len(policies) == len(by_table)
+    assert set(by_table) == protected
+    for table, (permissive, command, shown, written) in by_table.items():
+        if table in CATALOG:
+            assert (command, shown) == ("SELECT", "true")
+            continue
+        column = "id" if table == "tenants_organization" else "organization_id"
+        assert (permissive, command) == ("PERMISSIVE", "ALL"), table
+        assert shown == written, table
+        assert str(shown).startswith(f"({column} = ( SELECT tenants_current()"), table
+
+
+def test_there_is_no_view_that_could_look_past_the_policies(django_database: object) -> None:
+    views = ask(
+        "owner",
+        "SELECT relname FROM pg_class WHERE relkind IN ('v', 'm')"
+        " AND relnamespace = 'public'::regnamespace",
+    )
+
+    assert views == []
+
+
+def test_the_app_owns_nothing_and_bypasses_nothing(django_database: object) -> None:
+    [role] = ask(
+        "default",
+        "SELECT current_user, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb"
+        " FROM pg_roles WHERE rolname = current_user",
+    )
+    owned = ask("default", "SELECT relname FROM pg_class WHERE relowner = current_user::regrole")
+    memberships = ask(
+        "default", "SELECT roleid FROM pg_auth_members WHERE member = current_user::regrole"
+    )
+
+    assert role == ("headrace_app", False, False, False, False)
+    assert owned == []
+    assert memberships == []
+
+
+def test_the_owner_sees_no_tenants_row(acme: Tenant) -> None:
+    for table in tenant_tables():
+        query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
+
+        assert ask("owner", query) == [(0,)], table
+
+
+def readable(table: str) -> bool:
+    """Whether the app has any right to read the table."""
+    [(granted,)] = ask("owner", "SELECT has_table_privilege('headrace_app', %s, 'SELECT')", table)
+    return bool(granted)
+
+
+def test_raw_sql_of_the_app_without_a_scope_returns_nothing(acme: Tenant) -> None:
+    filled = 0
+    for table in filter(readable, [*tenant_tables(), "tenants_organization"]):
+        query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
+
+        assert ask("default", query) == [(0,)], table
+        filled += ask("housekeeper", query) != [(0,)]
+
+    assert filled >= 10
+
+
+def test_raw_sql_in_a_scope_sees_its_tenant_only(acme: Tenant, globex: Tenant) -> None:
+    seen = 0
+    with tenant_scope(acme.organization_id):
+        for table in filter(readable, tenant_tables()):
+            query = sql.SQL("SELECT DISTINCT organization_id FROM {}").format(sql.Identifier(table))
+            rows = ask("default", query)
+            assert rows in ([], [(acme.organization_id,)]), table
+            seen += len(rows)
+
+    assert seen >= 9
+
+
+@pytest.mark.parametrize(
+    ("scope", "outcome"), [("", [(0,)]), (str(uuid4()), [(0,)]), ("%", None), ("' OR true", None)]
+)
+def test_a_scope_of_nonsense_shows_nothing(
+    acme: Tenant, scope: str, outcome: list[tuple[int]] | None
+) -> None:
+    with transaction.atomic():
+        ask("default", "SELECT set_config('headrace.organization_id', %s, true)", scope)
+        if outcome is None:
+            with pytest.raises(DataError), transaction.atomic():
+                ask("default", "SELECT count(*) FROM tenants_project")
+        else:
+            assert ask("default", "SELECT count(*) FROM tenants_project") == outcome
+
+
+def test_the_app_reads_no_partition_directly(acme: Tenant) -> None:
+    partitions = tables("c.relispartition")
+
+    assert len(partitions) >= 5
+    for partition in partitions:
+        for role in ("headrace_app", "headrace_housekeeper", "headrace_definer"):
+            granted = ask(
+                "owner",
+                "SELECT has_any_column_privilege(%s, %s, 'SELECT, INSERT, UPDATE, REFERENCES')",
+                role,
+                partition,
+            )
+            assert granted == [(False,)], (role, partition)
+
+
+def test_nobody_grants_by_default(django_database: object) -> None:
+    assert ask("owner", "SELECT count(*) FROM pg_default_acl") == [(0,)]
+
+
+def test_the_app_creates_no_table(django_database: object) -> None:
+    with pytest.raises(ProgrammingError, match="permission denied"):
+        ask("default", "CREATE TABLE public.mine (id int)")
+
+
+def test_functions_that_bypass_the_policies_are_few_and_never_public(
+    django_database: object,
+) -> None:
+    functions = ask(
+        "owner",
+        "SELECT p.proname, pg_get_userbyid(p.proowner), p.proconfig,"
+        " has_function_privilege('headrace_app', p.oid, 'EXECUTE'),"
+        " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a"
+        "          WHERE a.grantee = 0)"
+        " FROM pg_proc p WHERE p.prosecdef AND p.pronamespace = 'public'::regnamespace",
+    )
+
+    for name, owner, configuration, _, public in functions:
+        assert not public, name
+        assert any("search_path=pg_catalog" in str(c) for c in configuration or []), name
+        assert owner == "headrace_definer" or name == "billing_ensure_partitions", name
+    ours = {
+        name
+        for name, _, _, app, _ in functions
+        if app and str(name).startswith(("tenants_", "billing_"))
+    }
+    assert ours == BEFORE_A_TENANT_IS_KNOWN
+
+
+PLANTED_TX = """
+    INSERT INTO billing_ledger_tx (id, organization_id, idempotency_key, kind)
+    SELECT uuidv7(), organization_id, 'mine', 'grant' FROM billing_account"""
+PLANTED_LEG = """
+    INSERT INTO billing_ledger_leg (id, organization_id, transaction_id, account_id, amount_pico)
+    SELECT uuidv7(), organization_id, transaction_id, account_id, 1 FROM billing_ledger_leg"""
+PLANTED_OFFER = """
+    INSERT INTO billing_offer (id, public_id, display_name, owned_by, context_tokens_max,
+                               output_tokens_max, is_active)
+    VALUES (uuidv7(), 'mine', 'mine', 'me', 1, 1, true)"""
+WRITES = [
+    PLANTED_TX,
+    PLANTED_LEG,
+    PLANTED_OFFER,
+    "UPDATE billing_account SET posted_pico = posted_pico + 1",
+    "UPDATE billing_ledger_leg SET amount_pico = 1",
+    "DELETE FROM billing_ledger_leg",
+    "UPDATE billing_ledger_tx SET kind = 'grant'",
+    "DELETE FROM billing_ledger_tx",
+    "UPDATE billing_usage_event SET charge_pico = 0",
+    "DELETE FROM billing_usage_event",
+    "TRUNCATE billing_usage_event",
+    "UPDATE billing_price SET price_micros_per_mtok = 0",
+    "DELETE FROM billing_price",
+    "UPDATE billing_hold SET state = 'voided'",
+    "DELETE FROM billing_hold",
+    "UPDATE billing_quota_policy SET daily_tokens_max = NULL",
+    "UPDATE billing_quota_counter SET used_tokens = 0",
+    "UPDATE tenants_organization SET requests_per_minute_max = 1000000",
+    "UPDATE tenants_api_key SET secret_hash = secret_hash",
+    "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",
+    "SELECT billing_sweep_holds(interval '0', 100)",
+    "SELECT billing_ensure_partitions(1)",
+    "SELECT * FROM tenants_user",
+]
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_the_app_writes_no_books(acme: Tenant, statement: str) -> None:
+    with (
+        pytest.raises(ProgrammingError, match="permission denied"),
+        tenant_scope(acme.organization_id),
+    ):
+        ask("default", statement)
+
+
+KEEPERS_WRITES = [
+    statement
+    for statement in WRITES
+    if statement.startswith(("UPDATE", "DELETE", "TRUNCATE"))
+    and any(table in statement for table in ("ledger", "usage_event", "_price"))
+]
+
+
+@pytest.mark.parametrize("statement", KEEPERS_WRITES)
+def test_the_housekeeper_changes_no_history_either(acme: Tenant, statement: str) -> None:
+    with pytest.raises(ProgrammingError, match="permission denied"):
+        ask("housekeeper", statement)
+
+
+def test_a_price_is_closed_and_never_moved(acme: Tenant) -> None:
+    with pytest.raises(IntegrityError, match="never changed"):
+        ask(
+            "housekeeper",
+            "UPDATE billing_price SET valid = tstzrange(lower(valid) - interval '1 day', NULL)"
+            " WHERE id = %s RETURNING id",
+            acme.quote.input_price_id,
+        )
