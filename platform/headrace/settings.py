@@ -123,6 +123,8 @@ MESSAGES_MAX = 2048
 REQUESTS_LIVE_MAX = _integer("HEADRACE_REQUESTS_LIVE_MAX", 1024)
 """Requests one process carries at once; more are answered 503."""
 STREAM_KEEPALIVE_S = _integer("HEADRACE_STREAM_KEEPALIVE_S", 15)
+SOCKET_SEND_BYTES = _integer("HEADRACE_SOCKET_SEND_BYTES", 256 * 1024)
+"""The kernel's send buffer of one connection: what a client that stops reading can hold back."""
 STREAM_WRITE_TIMEOUT_S = _integer("HEADRACE_STREAM_WRITE_TIMEOUT_S", 30)
 """A client that takes no byte for this long loses its stream; what it had is charged."""
 ENGINE_SILENCE_MAX_S = _integer("HEADRACE_ENGINE_SILENCE_MAX_S", 300)

@@ -8,7 +8,7 @@ about a shutdown nor ever stop waiting for them.
 import argparse
 import asyncio
 import os
-import signal
+import socket
 from types import FrameType
 
 import uvicorn
@@ -16,6 +16,7 @@ from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 
+BACKLOG = 2048
 CLOSE_GRACE_S = 5
 """After the drain, for connections to notice; then they are cut."""
 
@@ -60,8 +61,14 @@ def main() -> None:
         lifespan="on",
         timeout_graceful_shutdown=CLOSE_GRACE_S,
     )
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until uvicorn installs its own
-    DrainingServer(config).run()
+    DrainingServer(config).run(sockets=[_listen(arguments.host, arguments.port)])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.create_server((host, port), backlog=BACKLOG)
+    # Set on the listener, inherited by every connection; autotuning would let megabytes pile up.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.SOCKET_SEND_BYTES)
+    return listener
 
 
 if __name__ == "__main__":
