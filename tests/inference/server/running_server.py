@@ -29,8 +29,10 @@ class GatedRunner(StubRunner):
         super().__init__(**options)  # type: ignore[arg-type]  # ints only, the script keeps default
         self.permits = threading.Semaphore(0)
         self.open = threading.Event()
+        self.steps_entered = 0
 
     def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
+        self.steps_entered += 1
         if not self.open.is_set():
             self.permits.acquire()
         return super().execute(steps)

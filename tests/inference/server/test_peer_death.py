@@ -49,6 +49,7 @@ def test_a_dead_client_ends_its_request_as_peer_lost_with_both_counts(tmp_path: 
                 peer.send(Submit([request("r1", max_tokens=400)]))
                 runner.permits.release(3)
                 await read_completion(peer, 3)
+                await until(lambda: runner.steps_entered == 4)
             await until(lambda: not running.server.connections)
             # The step in progress still ends: its token is computed, but never sent.
             runner.permits.release(1)
