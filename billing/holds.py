@@ -1,12 +1,13 @@
 """Holds: money reserved before a request reaches an engine, and settled exactly once after it.
 
-Each function is one SQL function of sql/ and one round trip; all take lists, a request is a list
-of one. Never called inside another transaction, never from the event loop's thread. Called by the
-gateway's pipeline, by its drain, and for finishes found in an engine's journal.
+Each function is one SQL function of sql/; all take lists, a request is a list of one and one
+round trip. Never called inside another transaction, never from the event loop's thread. Called by
+the gateway's pipeline, by its drain, and for finishes found in an engine's journal.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -23,12 +24,14 @@ from billing.pricing import estimate_pico
 from billing.retry import call
 
 APP_ALIAS = "default"
-LIST_MAX = 1_000
-"""Items one call may carry."""
+PART_MAX = 250
+"""Items of one transaction, which keeps its accounts locked; longer lists take several."""
 COUNT_MAX = 10**12
 """Tokens or milliseconds past this are a broken engine's, not a request's."""
 MODEL_LENGTH_MAX = 128
 FINISH_REASON_LENGTH_MAX = 32
+
+Item = TypeVar("Item")
 
 logger = logging.getLogger(__name__)
 
@@ -39,25 +42,26 @@ def hold(requests: Sequence[HoldRequest], using: str = APP_ALIAS) -> list[HoldOu
     A refused request leaves nothing behind and does not hinder the others. Raises ValueError for
     negative counts or an id that is in the list twice.
     """
-    _check_list([request.request_id for request in requests])
-    if not requests:
-        return []
-    amounts = {
-        request.request_id: estimate_pico(
-            request.quote, request.prompt_tokens, request.output_tokens_max
-        )
-        for request in requests
-    }
-    items = [_hold_item(request, amounts[request.request_id]) for request in requests]
-    rows = call("SELECT * FROM billing_take_holds(%s)", [Jsonb(items)], using)
-    return [
-        HoldOutcome(
-            request_id=request_id,
-            refusal=HoldRefusal(refusal) if refusal else None,
-            amount_pico=amounts[request_id],
-        )
-        for request_id, refusal in rows
-    ]
+    _check_ids([request.request_id for request in requests])
+    outcomes = []
+    for some in _parts(requests):
+        amounts = {
+            request.request_id: estimate_pico(
+                request.quote, request.prompt_tokens, request.output_tokens_max
+            )
+            for request in some
+        }
+        items = [_hold_item(request, amounts[request.request_id]) for request in some]
+        rows = call("SELECT * FROM billing_take_holds(%s)", [Jsonb(items)], using)
+        outcomes += [
+            HoldOutcome(
+                request_id=request_id,
+                refusal=HoldRefusal(refusal) if refusal else None,
+                amount_pico=amounts[request_id],
+            )
+            for request_id, refusal in rows
+        ]
+    return outcomes
 
 
 def settle(settlements: Sequence[Settlement], using: str = APP_ALIAS) -> list[Settled]:
@@ -67,39 +71,41 @@ def settle(settlements: Sequence[Settlement], using: str = APP_ALIAS) -> list[Se
     charge; so does an id nobody held, with 0. Raises SettlementInvalid, before anything is
     written, when a count cannot be true.
     """
-    _check_list([settlement.request_id for settlement in settlements])
-    if not settlements:
-        return []
+    _check_ids([settlement.request_id for settlement in settlements])
     items = [_settlement_item(settlement) for settlement in settlements]
-    rows = call("SELECT * FROM billing_settle_holds(%s)", [Jsonb(items)], using)
     answers = {}
-    for request_id, posted, charge_pico, cost_pico in rows:
-        answers[request_id] = Settled(request_id, posted, int(charge_pico))
-        if cost_pico > charge_pico:
-            logger.warning(
-                "request %s cost %d pico-units more than its hold: written off",
-                request_id,
-                cost_pico - charge_pico,
-            )
+    for some in _parts(items):
+        rows = call("SELECT * FROM billing_settle_holds(%s)", [Jsonb(some)], using)
+        for request_id, posted, charge_pico, cost_pico in rows:
+            answers[request_id] = Settled(request_id, posted, int(charge_pico))
+            if cost_pico > charge_pico:
+                logger.warning(
+                    "request %s cost %d pico-units more than its hold: written off",
+                    request_id,
+                    cost_pico - charge_pico,
+                )
     return [answers[settlement.request_id] for settlement in settlements]
 
 
 def void(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
     """Release holds whose requests never reached an engine: no event, no charge. Idempotent."""
-    _check_list(request_ids)
-    if request_ids:
-        call("SELECT billing_void_holds(%s::uuid[])", [list(request_ids)], using)
+    for some in _parts(list(request_ids)):
+        call("SELECT billing_void_holds(%s::uuid[])", [some], using)
 
 
 def renew(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
     """Keep open holds out of the sweeper's reach; closed and unknown ids are ignored."""
-    if request_ids:
-        call("SELECT billing_renew_holds(%s::uuid[])", [list(request_ids)], using)
+    for some in _parts(list(request_ids)):
+        call("SELECT billing_renew_holds(%s::uuid[])", [some], using)
 
 
-def _check_list(request_ids: Collection[UUID]) -> None:
-    if len(request_ids) > LIST_MAX:
-        raise ValueError(f"at most {LIST_MAX} items a call")
+def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The list in transactions of bounded length; an empty list is no transaction."""
+    for start in range(0, len(items), PART_MAX):
+        yield items[start : start + PART_MAX]
+
+
+def _check_ids(request_ids: Collection[UUID]) -> None:
     if len(set(request_ids)) != len(request_ids):
         raise ValueError("a request id is in the list twice")
 

@@ -558,5 +558,5 @@ class Migration(migrations.Migration):
                 condition=models.Q(("held_pico__gte", 0)), name="billing_account_held_not_negative"
             ),
         ),
-        migrations.RunSQL(SQL.read_text(encoding="utf-8"), migrations.RunSQL.noop),
+        migrations.RunSQL(SQL.read_text(encoding="utf-8")),
     ]

@@ -268,5 +268,5 @@ class Migration(migrations.Migration):
                 fields=("organization", "project", "id"), name="tenants_key_with_tenant"
             ),
         ),
-        migrations.RunSQL(SQL.read_text(encoding="utf-8"), migrations.RunSQL.noop),
+        migrations.RunSQL(SQL.read_text(encoding="utf-8")),
     ]
