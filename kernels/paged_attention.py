@@ -59,7 +59,7 @@ def paged_attention_reference(
     check_attention_shapes(query, key_pool, value_pool, batch)
     _, heads, head_size = query.shape
     kv_heads, _, block_tokens, _ = key_pool.shape
-    output = torch.empty_like(query)
+    output = query.new_empty(query.shape)
     for sequence, context in enumerate(batch.context_lengths.tolist()):
         first, last = batch.query_starts[sequence : sequence + 2].tolist()
         blocks = batch.block_tables[sequence, : math.ceil(context / block_tokens)].long()

@@ -55,7 +55,7 @@ def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
         query: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor
     ) -> torch.Tensor:
         check_attention_shapes(query, key_pool, value_pool, batch)
-        output = torch.empty_like(query)
+        output = query.new_empty(query.shape)
         for index, group in enumerate(groups):
             if index not in buffers:
                 shape = (key_pool.shape[0], group.blocks.shape[0], *key_pool.shape[2:])

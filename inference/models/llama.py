@@ -8,8 +8,9 @@ transformers, whose greedy answers are the goldens of its tests.
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import embedding, linear, rms_norm, silu
+from torch.nn.functional import embedding, rms_norm, silu
 
+from inference.models.projection import project
 from inference.models.step_tensors import KvPool, StepTensors
 from inference.models.tensor_source import TensorSource
 from inference.weights.checkpoint import ModelConfig
@@ -55,10 +56,10 @@ class Llama:
             normed = self._normed(hidden, layer.attention_norm)
             hidden = hidden + self._attention(index, layer, normed, cosines, sines, step, pool)
             normed = self._normed(hidden, layer.feed_forward_norm)
-            gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + linear(silu(gate) * up, layer.down)
+            gate, up = project(normed, layer.gate_up).chunk(2, dim=-1)
+            hidden = hidden + project(silu(gate) * up, layer.down)
         wanted = self._normed(hidden[step.logit_rows], self._norm)
-        return linear(wanted, self._head).float()
+        return project(wanted, self._head).float()
 
     def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return rms_norm(hidden, weight.shape, weight, self.config.norm_epsilon)
@@ -75,11 +76,11 @@ class Llama:
     ) -> torch.Tensor:
         config = self.config
         rotated_heads = config.heads + config.kv_heads
-        stacked = linear(normed, layer.qkv).view(normed.shape[0], -1, config.head_size)
+        stacked = project(normed, layer.qkv).view(normed.shape[0], -1, config.head_size)
         rotated = _rotated(stacked[:, :rotated_heads], cosines, sines)
         pool.store(index, step.slots, rotated[:, config.heads :], stacked[:, rotated_heads:])
         attended = step.attend(rotated[:, : config.heads], pool.keys[index], pool.values[index])
-        return linear(attended.flatten(1), layer.attention_out)
+        return project(attended.flatten(1), layer.attention_out)
 
 
 def _layer(config: ModelConfig, source: TensorSource, index: int) -> LlamaLayer:

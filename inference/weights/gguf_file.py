@@ -5,14 +5,15 @@ an architecture, a tensor or a RoPE scaling it does not know. Called by the runn
 """
 
 import re
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
 import torch
 
 from inference.weights.checkpoint import CheckpointInvalid, ModelConfig
+from inference.weights.gguf_header import Scalar, TensorPlace, read_header
 
 PERMUTED_ARCHITECTURES = frozenset({"llama"})
 """Their q and k rows are stored with RoPE pairs side by side; all others as in the original."""
@@ -42,29 +43,44 @@ class GgufFile:
         """Maps the file. Raises CheckpointInvalid for what cannot be read faithfully."""
         self._path = path
         try:
-            self._reader = gguf.GGUFReader(path)
+            with path.open("rb") as file:
+                self._file = mmap(file.fileno(), 0, access=ACCESS_READ)
         except (OSError, ValueError) as error:
             raise CheckpointInvalid(f"{path}: {error}") from error
-        self._tensors = {self._translated(raw.name): raw for raw in self._reader.tensors}
+        header = read_header(self._file)
+        self._metadata = header.metadata
+        self._places = {self._translated(place.name): place for place in header.tensors}
         self.config = self._config()
 
     def names(self) -> frozenset[str]:
         """Every tensor in the file, under its Hugging Face name."""
-        return frozenset(self._tensors)
+        return frozenset(self._places)
 
     def tensor(self, name: str) -> torch.Tensor:
         """One tensor in float32, its rows in the order of the original checkpoint."""
-        raw = self._tensors.get(name)
-        if raw is None:
+        place = self._places.get(name)
+        if place is None:
             raise CheckpointInvalid(f"{self._path}: no tensor {name}")
-        values = gguf.dequantize(raw.data, raw.tensor_type)
-        tensor = torch.from_numpy(np.array(values, dtype=np.float32))
+        tensor = torch.from_numpy(self._dequantized(place))
         if self.config.architecture in PERMUTED_ARCHITECTURES:
             if name.endswith("q_proj.weight"):
                 return unpermuted(tensor, self.config.heads)
             if name.endswith("k_proj.weight"):
                 return unpermuted(tensor, self.config.kv_heads)
         return tensor
+
+    def _dequantized(self, place: TensorPlace) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        try:
+            kind = gguf.GGMLQuantizationType(place.type_id)
+            byte_shape = gguf.quant_shape_to_byte_shape(place.shape, kind)
+            packed = np.frombuffer(
+                self._file, np.uint8, count=int(np.prod(byte_shape)), offset=place.offset
+            ).reshape(byte_shape)
+            values = gguf.dequantize(packed, kind)
+        except (ValueError, NotImplementedError) as error:
+            raise CheckpointInvalid(f"{self._path}: {place.name}: {error}") from error
+        # Unquantized tensors come back as views of the read-only file.
+        return values.astype(np.float32, copy=not values.flags.writeable)
 
     def _translated(self, name: str) -> str:
         if name in TOP_NAMES:
@@ -87,13 +103,12 @@ class GgufFile:
         rotated = int(self._value(f"{architecture}.rope.dimension_count", default=head_size))
         if rotated != head_size:
             raise CheckpointInvalid(f"{self._path}: RoPE on {rotated} of {head_size} is unknown")
-        embedding = self._tensors.get("model.embed_tokens.weight")
+        embedding = self._places.get("model.embed_tokens.weight")
         if embedding is None:
             raise CheckpointInvalid(f"{self._path}: no token embedding")
         return ModelConfig(
             architecture=architecture,
-            # GGUF lists the fastest dimension first.
-            vocab_size=int(embedding.shape[1]),
+            vocab_size=embedding.shape[0],
             context_tokens_max=int(self._value(f"{architecture}.context_length")),
             layers=int(self._value(f"{architecture}.block_count")),
             hidden_size=hidden_size,
@@ -105,13 +120,11 @@ class GgufFile:
             norm_epsilon=float(self._value(f"{architecture}.attention.layer_norm_rms_epsilon")),
         )
 
-    def _value(self, key: str, default: object = None) -> Any:  # GGUF values have many types
-        field = self._reader.get_field(key)
-        if field is not None:
-            return field.contents()
-        if default is None:
+    def _value(self, key: str, default: Scalar | None = None) -> Scalar:
+        value = self._metadata.get(key, default)
+        if value is None:
             raise CheckpointInvalid(f"{self._path}: no metadata {key}")
-        return default
+        return value
 
 
 def unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
