@@ -60,17 +60,20 @@ class EmbeddedPostgres:
         *,
         echo: Callable[[str, str], None] | None = None,
         durable: bool = True,
+        account: Account | None = None,
     ) -> None:
+        """`account` None means: the best that this machine allows."""
         self._folder = folder
         self._echo = echo
         self._durable = durable
+        self._account = account
         self._secrets = folder.secrets()
         self.port = free_port()
         self.child: Child | None = None
 
     def start(self) -> None:
         """Creates the cluster if there is none, starts the server and brings roles up to date."""
-        account = choose_account(self._folder, binaries() / "postgres")
+        account = self._account or choose_account(self._folder, binaries() / "postgres")
         if not (self._folder.postgres / "PG_VERSION").exists():
             self._create_cluster(account)
         else:

@@ -1,0 +1,236 @@
+"""What `make up` runs: it serves, stops without leaving anything, and says what went wrong."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from headrace.standalone.data_folder import REPOSITORY
+from tests.house import free_port, wait_until
+
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 90
+PROCESSES = ("postgres", "valkey", "engine", "web", "worker", "beat")
+
+
+class Up:
+    """One `make up` under test: its output so far, and its process."""
+
+    def __init__(self, environment: Mapping[str, str], prefix: Sequence[str] = ()) -> None:
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "headrace.standalone", "up"],
+            cwd=REPOSITORY,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def wait_up(self) -> None:
+        """Until it says so; fails with its output when it ends before."""
+        wait_until(lambda: self._is_up() or self.process.poll() is not None, START_TIMEOUT_S)
+        assert self._is_up(), self.output
+
+    def wait_end(self) -> int:
+        """Its exit code."""
+        code = self.process.wait(STOP_TIMEOUT_S)
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def descendants(self) -> list[psutil.Process]:
+        children: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return children
+
+    def _is_up(self) -> bool:
+        return "Ctrl-C stops everything" in self.output
+
+
+@pytest.fixture
+def environment(tmp_path: Path, bundle_folder: Path) -> dict[str, str]:
+    """What a shell would have, and where this house lives."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "HEADRACE_DATA": str(tmp_path / "data"),
+        "HEADRACE_PORT": str(free_port()),
+        "HEADRACE_MODEL_BUNDLE": str(bundle_folder),
+    }
+
+
+@contextmanager
+def up(environment: Mapping[str, str], prefix: Sequence[str] = ()) -> Iterator[Up]:
+    """A `make up` that is gone afterwards, whatever the test found."""
+    running = Up(environment, prefix)
+    try:
+        yield running
+    finally:
+        running.process.terminate()
+        running.wait_end()
+
+
+@pytest.mark.long
+def test_it_serves_stops_clean_and_starts_again_on_the_same_data(
+    environment: dict[str, str],
+) -> None:
+    demo_file = Path(environment["HEADRACE_DATA"]) / "demo.json"
+    with up(environment) as first:
+        first.wait_up()
+        demo = json.loads(demo_file.read_text())
+        answer = _ask(demo)
+        descendants = first.descendants()
+        first.process.send_signal(signal.SIGTERM)
+        exit_code = first.wait_end()
+    alive = [each for each in descendants if _is_alive(each)]
+    with up(environment) as second:
+        second.wait_up()
+        demo_of_second = json.loads(demo_file.read_text())
+
+    assert "Paris" in first.output
+    assert all(f"{name:<8} |" in first.output for name in PROCESSES)
+    assert demo["base_url"] == f"http://127.0.0.1:{environment['HEADRACE_PORT']}/v1"
+    assert set(demo["keys"]) == {"acme", "globex", "initech"}
+    assert demo_file.stat().st_mode & 0o777 == 0o600
+    assert answer
+    assert len(descendants) >= len(PROCESSES)
+    assert exit_code == 0
+    assert alive == []
+    assert demo_of_second == demo
+
+
+@pytest.mark.long
+def test_the_death_of_a_child_stops_the_rest_and_is_named(environment: dict[str, str]) -> None:
+    with up(environment) as running:
+        running.wait_up()
+        descendants = running.descendants()
+        engine = next(each for each in descendants if "inference.server" in each.cmdline())
+        engine.kill()
+        exit_code = running.wait_end()
+    alive = [each for each in descendants if _is_alive(each)]
+
+    assert exit_code == 1
+    assert "engine died: killed by signal 9 (SIGKILL)" in running.output
+    assert alive == []
+
+
+@pytest.mark.long
+def test_a_second_one_on_the_same_data_is_refused(environment: dict[str, str]) -> None:
+    with up(environment) as first:
+        first.wait_up()
+        with up(environment | {"HEADRACE_PORT": str(free_port())}) as second:
+            exit_code = second.wait_end()
+        still_running = first.process.poll() is None
+
+    assert exit_code == 1
+    assert f"in use by `make up` (pid {first.process.pid})" in second.output
+    assert still_running
+
+
+@pytest.mark.long
+def test_a_supervisor_killed_hard_leaves_no_process_and_data_that_start_again(
+    environment: dict[str, str],
+) -> None:
+    with up(environment) as first:
+        first.wait_up()
+        descendants = first.descendants()
+        first.process.kill()
+        first.wait_end()
+    wait_until(lambda: not any(_is_alive(each) for each in descendants))
+    with up(environment) as second:
+        second.wait_up()
+
+    assert len(descendants) >= len(PROCESSES)
+
+
+def test_a_taken_port_is_an_error_before_anything_starts(environment: dict[str, str]) -> None:
+    port = int(environment["HEADRACE_PORT"])
+    with socket.create_server(("127.0.0.1", port)), up(environment) as refused:
+        exit_code = refused.wait_end()
+
+    assert exit_code == 1
+    assert f"port {port} is not free" in refused.output
+    assert "HEADRACE_PORT" in refused.output
+    assert not (Path(environment["HEADRACE_DATA"]) / "postgres").exists()
+
+
+@pytest.mark.parametrize("port", ["eighty", "0", "70000"])
+def test_a_port_that_is_none_is_an_error(environment: dict[str, str], port: str) -> None:
+    with up(environment | {"HEADRACE_PORT": port}) as refused:
+        exit_code = refused.wait_end()
+
+    assert exit_code == 1
+    assert f"HEADRACE_PORT must be a port number, not '{port}'" in refused.output
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are a plain user's already")
+def test_it_serves_a_plain_user(environment: dict[str, str], bundle_folder: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    prefix = (
+        *("setpriv", "--reuid", str(nobody.pw_uid), "--regid", str(nobody.pw_gid)),
+        *("--clear-groups", "--"),
+    )
+    reaches_all = subprocess.run(
+        [*prefix, "sh", "-c", 'test -x "$1" && test -r "$2"', "sh", sys.executable, bundle_folder],
+        check=False,
+    )
+    if reaches_all.returncode != 0:
+        pytest.skip(f"other users cannot reach {sys.executable} or {bundle_folder} here")
+    home = Path(tempfile.mkdtemp(prefix="headrace-plain-"))
+    os.chown(home, nobody.pw_uid, nobody.pw_gid)
+    try:
+        with up(environment | {"HOME": str(home), "HEADRACE_DATA": str(home / "data")}, prefix) as (
+            running
+        ):
+            running.wait_up()
+            answer = _ask(json.loads((home / "data" / "demo.json").read_text()))
+    finally:
+        shutil.rmtree(home)
+
+    assert answer
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """A zombie is dead, only nobody reaped it yet."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _ask(demo: dict[str, Any]) -> str | None:
+    """One answer through the stock client, with what demo.json says and nothing else."""
+    with openai.OpenAI(base_url=demo["base_url"], api_key=demo["keys"]["acme"]) as client:
+        answer = client.chat.completions.create(
+            model=demo["model"],
+            messages=[{"role": "user", "content": "Say hello."}],
+            max_tokens=4,
+        )
+    return answer.choices[0].message.content
