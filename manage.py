@@ -18,7 +18,7 @@ WITHOUT_DATABASE = frozenset({"help", "version", "--help", "-h", "--version", "c
 def main() -> int:
     """Finds the packages and the servers, then hands over to Django."""
     python = VIRTUAL_ENVIRONMENT / "bin" / "python"
-    if Path(sys.prefix).resolve() != VIRTUAL_ENVIRONMENT.resolve() and python.exists():
+    if Path(sys.prefix).resolve() != VIRTUAL_ENVIRONMENT.resolve() and os.access(python, os.X_OK):
         os.execv(python, [str(python), *sys.argv])  # noqa: S606 - our own interpreter
     sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "platform")]
     try:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +25,17 @@ from tests.house import free_port, wait_until
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 90
+PACKAGES = f"{sysconfig.get_path('purelib')}:{REPOSITORY / 'platform'}:{REPOSITORY}"
 PROCESSES = ("postgres", "valkey", "engine", "web", "worker", "beat")
 
 
 class Up:
     """One `make up` under test: its output so far, and its process."""
 
-    def __init__(self, environment: Mapping[str, str], prefix: Sequence[str] = ()) -> None:
+    def __init__(self, environment: Mapping[str, str], prefix: Sequence[str], python: str) -> None:
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "headrace.standalone", "up"],
+            [*prefix, python, "-m", "headrace.standalone", "up"],
             cwd=REPOSITORY,
             env=dict(environment),
             stdout=subprocess.PIPE,
@@ -86,9 +88,11 @@ def environment(tmp_path: Path, bundle_folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def up(environment: Mapping[str, str], prefix: Sequence[str] = ()) -> Iterator[Up]:
+def up(
+    environment: Mapping[str, str], prefix: Sequence[str] = (), python: str = sys.executable
+) -> Iterator[Up]:
     """A `make up` that is gone afterwards, whatever the test found."""
-    running = Up(environment, prefix)
+    running = Up(environment, prefix, python)
     try:
         yield running
     finally:
@@ -197,24 +201,37 @@ def test_it_serves_a_plain_user(environment: dict[str, str], bundle_folder: Path
         *("setpriv", "--reuid", str(nobody.pw_uid), "--regid", str(nobody.pw_gid)),
         *("--clear-groups", "--"),
     )
-    reaches_all = subprocess.run(
-        [*prefix, "sh", "-c", 'test -x "$1" && test -r "$2"', "sh", sys.executable, bundle_folder],
-        check=False,
-    )
-    if reaches_all.returncode != 0:
-        pytest.skip(f"other users cannot reach {sys.executable} or {bundle_folder} here")
+    python = _python_within_reach(prefix, bundle_folder)
+    if python is None:
+        pytest.skip(f"other users can run no python with our packages, or read {bundle_folder}")
     home = Path(tempfile.mkdtemp(prefix="headrace-plain-"))
     os.chown(home, nobody.pw_uid, nobody.pw_gid)
+    given = {
+        "HOME": str(home),
+        "HEADRACE_DATA": str(home / "data"),
+        "PYTHONPATH": PACKAGES,
+    }
     try:
-        with up(environment | {"HOME": str(home), "HEADRACE_DATA": str(home / "data")}, prefix) as (
-            running
-        ):
+        with up(environment | given, prefix, python) as running:
             running.wait_up()
+            users = {each.username() for each in running.descendants()}
             answer = _ask(json.loads((home / "data" / "demo.json").read_text()))
     finally:
         shutil.rmtree(home)
 
     assert answer
+    assert users == {"nobody"}
+
+
+def _python_within_reach(prefix: Sequence[str], bundle_folder: Path) -> str | None:
+    """This interpreter, or the system's of the same version, if `prefix` may run our code on it."""
+    of_system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    test = 'test -r "$2/bundle.json" && PYTHONPATH="$3" "$1" -c "import headrace.standalone.demo"'
+    for python in (sys.executable, of_system):
+        command = [*prefix, "sh", "-c", test, "sh", python, str(bundle_folder), PACKAGES]
+        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+            return python
+    return None
 
 
 def _is_alive(process: psutil.Process) -> bool:
