@@ -108,8 +108,8 @@ class EngineClient:
             raise EngineUnavailable(self.last_error or "not connected yet") from None
 
     def submit(self, request: GenerationRequest) -> EngineStream:
-        """Sends a request; its answer is the stream. Raises EngineUnavailable, and ValueError for
-        an id whose stream is live."""
+        """Sends a request; its answer is the stream. Raises EngineUnavailable, ValueError for an
+        id whose stream is live, and ProtocolError for a prompt that is longer than a frame."""
         if request.request_id in self._streams:
             raise ValueError(f"{request.request_id} is in progress")
         self._send(Submit([request]))

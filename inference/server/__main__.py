@@ -19,7 +19,7 @@ from inference.contracts import BLOCK_TOKENS
 from inference.engine.engine import Engine
 from inference.engine.scheduler import SchedulerLimits
 from inference.server.journal import Journal, JournalError
-from inference.server.listener import SocketTaken
+from inference.server.listener import SocketTaken, remove_stale
 from inference.server.server import EngineServer, EngineStuck, ServedModel
 from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
 from inference.tokenizer.token_bytes import TokenBytes
@@ -73,6 +73,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         waiting_max=arguments.waiting_max,
     )
     bundle = load_bundle(arguments.bundle)
+    remove_stale(arguments.socket)
     journal = Journal(arguments.journal)
     engine = _load_engine(bundle, arguments, limits)
     served = ServedModel(

@@ -1,7 +1,7 @@
 """Opens the engine's unix socket, readable by its owner only.
 
 Replaces a socket that nobody listens on any more; never one that is in use, and never a file that
-is not a socket. Called once by the server.
+is not a socket. Called by the server, and by `__main__` before it loads any weights.
 """
 
 import os
@@ -21,7 +21,7 @@ class SocketTaken(Exception):
 
 def open_listener(path: Path) -> socket.socket:
     """A bound, listening, non-blocking socket with mode 0600; raises SocketTaken or OSError."""
-    _remove_stale(path)
+    remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     previous_umask = os.umask(0o177)
     try:
@@ -37,7 +37,8 @@ def open_listener(path: Path) -> socket.socket:
     return listener
 
 
-def _remove_stale(path: Path) -> None:
+def remove_stale(path: Path) -> None:
+    """Makes way for a new socket; raises SocketTaken when the path is in use."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from inference.client.native import EngineClient
 from inference.contracts import Chunk, Finish, GenerationRequest, Priority, SamplingParams
+from inference.engine.detokenizer import TokenTexts
 from inference.engine.engine import Engine
 from inference.engine.scheduler import SchedulerLimits
 from inference.engine.step import SequenceStep
@@ -74,13 +75,14 @@ async def running_server(
     runner: StubRunner | None = None,
     *,
     limits: SchedulerLimits | None = None,
+    texts: TokenTexts | None = None,
     finishes_max: int = 1000,
 ) -> AsyncIterator[Running]:
     """Serves from `folder` until the block ends, then drains."""
     runner = runner or StubRunner()
     engine = Engine(
         runner,
-        Letters(),
+        texts or Letters(),
         stop_ids=(),
         limits=limits or SchedulerLimits(),
         clock=time.monotonic,

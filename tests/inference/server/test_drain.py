@@ -48,6 +48,7 @@ def test_past_the_grace_requests_end_with_an_error(tmp_path: Path) -> None:
             await until(lambda: stream.counts.completion == 2)
             await client.drain(0.0)
             _, refused = await read_all(client.submit(request("late")))
+            await client.stats(WAIT_S)
             runner.let_run()
 
             chunks, finish = await read_all(stream)
@@ -72,6 +73,7 @@ def test_asking_again_can_shorten_the_grace(tmp_path: Path) -> None:
             _, refused = await read_all(client.submit(request("late")))
             running.server.start_drain(0.0)
             _, also_refused = await read_all(client.submit(request("later")))
+            await client.stats(WAIT_S)
             runner.let_run()
 
             _, finish = await read_all(stream)

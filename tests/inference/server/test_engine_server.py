@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.native import EngineLost
 from inference.contracts import FinishReason, RefusalCode, TokenCounts
 from inference.engine.scheduler import SchedulerLimits
 from inference.protocol import (
@@ -27,6 +28,7 @@ from tests.inference.engine.stub_runner import StubRunner, expected_output
 from tests.inference.server.raw_peer import raw_peer
 from tests.inference.server.running_server import (
     BUNDLE_HASH,
+    WAIT_S,
     GatedRunner,
     read_all,
     request,
@@ -177,11 +179,14 @@ def test_an_abort_ends_a_request_with_its_counts(tmp_path: Path) -> None:
     async def scenario() -> None:
         runner = GatedRunner()
         async with running_server(tmp_path, runner) as running:
-            stream = (await running.client()).submit(request("r1", max_tokens=400))
+            client = await running.client()
+            stream = client.submit(request("r1", max_tokens=400))
             runner.permits.release(3)
             await until(lambda: stream.counts.completion == 3)
             stream.abort()
             stream.abort()
+            # Frames are taken in order: once this is answered, the abort has been taken.
+            await client.stats(WAIT_S)
             runner.let_run()
 
             chunks, finish = await read_all(stream)
@@ -366,3 +371,20 @@ def test_a_failed_step_ends_its_requests_and_the_server_goes_on(tmp_path: Path) 
             assert finish.reason is FinishReason.LENGTH
 
     asyncio.run(scenario())
+
+
+def test_a_fault_of_the_engine_itself_ends_the_server_with_that_fault(tmp_path: Path) -> None:
+    class Broken:
+        def of(self, token_id: int) -> bytes:
+            raise LookupError(f"no bytes for {token_id}")
+
+    async def scenario() -> None:
+        async with running_server(tmp_path, texts=Broken()) as running:
+            client = await running.client()
+            with pytest.raises(EngineLost):
+                await read_all(client.submit(request("r1")))
+
+            await running.task
+
+    with pytest.raises(LookupError, match="no bytes for"):
+        asyncio.run(scenario())
