@@ -17,7 +17,7 @@ from inference.protocol import (
 )
 
 BUNDLE_HASH = "the-bundle"
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 @dataclass

@@ -19,7 +19,12 @@ from inference.server.server import EngineServer, ServedModel
 from tests.inference.engine.stub_runner import Letters, StubRunner
 
 BUNDLE_HASH = "stub-bundle"
-WAIT_S = 10.0
+WAIT_S = 30.0
+
+
+def counting(_request_id: str, position: int) -> int:
+    """A script for long outputs, which the stub would otherwise take quadratic time for."""
+    return position % 100
 
 
 class GatedRunner(StubRunner):

@@ -30,6 +30,7 @@ from tests.inference.server.running_server import (
     BUNDLE_HASH,
     WAIT_S,
     GatedRunner,
+    counting,
     read_all,
     request,
     running_server,
@@ -276,7 +277,7 @@ def test_without_credit_tokens_are_merged_and_nothing_is_lost(tmp_path: Path) ->
 
 def test_a_reader_that_never_reads_stops_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
-        runner = StubRunner(block_count=256, context_tokens_max=3000)
+        runner = StubRunner(block_count=256, context_tokens_max=3000, script=counting)
         async with running_server(tmp_path, runner) as running, raw_peer(running.socket_path) as p:
             client = await running.client()
             p.send(Submit([request(f"deaf{n}", prompt=[n], max_tokens=1000) for n in range(3)]))

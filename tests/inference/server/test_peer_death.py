@@ -13,6 +13,7 @@ from tests.inference.server.raw_peer import RawPeer, raw_peer
 from tests.inference.server.running_server import (
     GatedRunner,
     Running,
+    counting,
     read_all,
     request,
     running_server,
@@ -110,7 +111,7 @@ def test_a_client_that_dies_while_its_request_waits_costs_nothing(tmp_path: Path
 
 def test_an_end_that_was_never_written_counts_as_peer_lost(tmp_path: Path) -> None:
     async def scenario() -> None:
-        runner = StubRunner(block_count=1200, context_tokens_max=1000)
+        runner = StubRunner(block_count=1200, context_tokens_max=1000, script=counting)
         async with running_server(tmp_path, runner) as running:
             async with raw_peer(running.socket_path) as peer:
                 names = [f"r{n}" for n in range(40)]
