@@ -237,7 +237,7 @@ def _python_within_reach(prefix: Sequence[str], bundle_folder: Path) -> str | No
 def _is_alive(process: psutil.Process) -> bool:
     """A zombie is dead, only nobody reaped it yet."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
