@@ -74,7 +74,9 @@ class _Cursor:
             if value is not None:
                 metadata[key] = value
         places = [self._tensor() for _ in range(tensor_count)]
-        alignment = int(metadata.get("general.alignment", ALIGNMENT_DEFAULT))
+        alignment = metadata.get("general.alignment", ALIGNMENT_DEFAULT)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise CheckpointInvalid(f"GGUF alignment {alignment!r} is not a positive number")
         data_start = self._at + -self._at % alignment
         return GgufHeader(
             metadata=metadata,

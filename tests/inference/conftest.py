@@ -1,7 +1,6 @@
 """What the inference tests share: the real model's bundle and the reference answers to it."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +31,6 @@ class Golden:
             if output_ids[index] != expected:
                 return self.argmax_margin[index] < MARGIN_EXACT
         return len(output_ids) == len(self.output_ids)
-
-
-@pytest.fixture(scope="session")
-def bundle_folder() -> Path:
-    """The bundle of SmolLM2, from HEADRACE_TEST_BUNDLE or the default data folder."""
-    default = REPOSITORY / ".data/models/smollm2-135m-instruct"
-    return Path(os.environ.get("HEADRACE_TEST_BUNDLE", default))
 
 
 @pytest.fixture(scope="session")
