@@ -7,7 +7,7 @@ modules may import models freely; the servers start when the first test asks for
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from headrace.standalone.embedded_servers import Addresses, EmbeddedServers
 from headrace.standalone.model_fetch import MODEL, fetch_model
 from headrace.standalone.processes import House
 from headrace.standalone.running_house import RunningHouse
-from tests.house import OPEN_CLIENTS, LiveHouse, free_port
+from tests.house import OPEN_CLIENTS, LiveHouse, OwnHouse, free_port
 
 SERVERS = pytest.StashKey[EmbeddedServers]()
 FOLDER = pytest.StashKey[DataFolder]()
@@ -32,9 +32,6 @@ ALIASES = {
     "housekeeper": "DATABASE_HOUSEKEEPER_URL",
 }
 QUICK_SWEEPS = {"HEADRACE_SWEEP_S": "1"}
-
-OwnHouse = Callable[..., LiveHouse]
-"""`own_house(HEADRACE_HOLD_LAPSE_S="1", ...)`: a house of one test, in that environment."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -176,6 +176,10 @@ class LiveHouse:
         self.running.start(name)
 
 
+OwnHouse = Callable[..., LiveHouse]
+"""`own_house(HEADRACE_HOLD_LAPSE_S="1", ...)`: a house of one test, in that environment."""
+
+
 def _client_options(base_url: str, secret: str) -> dict[str, Any]:
     return {
         "base_url": base_url,

@@ -38,6 +38,8 @@ def _database(url_variable: str) -> dict[str, Any]:
         "USER": unquote(url.username or ""),
         "PASSWORD": unquote(url.password or ""),
         "CONN_MAX_AGE": 0,
+        # A pooled connection may be older than the server's last restart: 0.1 ms a check-out.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "application_name": "headrace",
             "options": "-c lock_timeout=2s -c timezone=UTC",

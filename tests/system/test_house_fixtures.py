@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.conftest import OwnHouse
-from tests.house import LiveHouse, wait_until
+from tests.house import LiveHouse, OwnHouse, wait_until
 
 
 def test_a_new_tenant_is_answered_and_charged(house: LiveHouse) -> None:

@@ -9,8 +9,7 @@ import openai
 import pytest
 
 from tests import books
-from tests.conftest import OwnHouse
-from tests.house import LiveHouse, Tenant, wait_until
+from tests.house import LiveHouse, OwnHouse, Tenant, wait_until
 from tests.prompts import STORY, chat
 
 CHUNKS_BEFORE_THE_KILL = 5

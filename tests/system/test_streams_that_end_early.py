@@ -11,8 +11,7 @@ import pytest
 
 import tenants.facade
 from tests import books
-from tests.conftest import OwnHouse
-from tests.house import LiveHouse, Tenant, wait_until
+from tests.house import LiveHouse, OwnHouse, Tenant, wait_until
 from tests.prompts import STORY
 
 MANY_TOKENS = 600

@@ -126,8 +126,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
     async def _create(self, identifier: str, body: Any) -> None:
         request_id = new_request_id()
         try:
-            # The socket may be older than the key's last change.
-            order = parse_chat_request(body)
+            # This door always streams, whatever the body says of it.
+            order = parse_chat_request({**body, "stream": True} if isinstance(body, dict) else body)
             completion = self.runtime.complete(Caller.interactive(self.identity, request_id), order)
         except errors.ApiError as error:
             await self._error(identifier, error, request_id)
