@@ -110,7 +110,9 @@ def test_a_cancelled_request_ends_and_is_charged_for_what_it_generated(
 ) -> None:
     async def story() -> dict[str, list[dict[str, Any]]]:
         async with socket(house, acme.secret) as connection:
-            await create(connection, "long", model=house.model, messages=STORY, max_tokens=600)
+            await create(
+                connection, "long", model=house.model, messages=STORY, temperature=0, max_tokens=600
+            )
             await asyncio.wait_for(connection.recv(), RECEIVE_S)
             await connection.send(json.dumps({"type": "cancel", "id": "long"}))
             return await read_until_ended(connection, "long")
@@ -194,7 +196,9 @@ def test_a_revoked_key_closes_its_sockets_within_two_seconds(
     async def story() -> tuple[int, float]:
         loop = asyncio.get_running_loop()
         async with socket(house, acme.secret) as connection:
-            await create(connection, "a", model=house.model, messages=STORY, max_tokens=600)
+            await create(
+                connection, "a", model=house.model, messages=STORY, temperature=0, max_tokens=600
+            )
             await asyncio.wait_for(connection.recv(), RECEIVE_S)
             await asyncio.to_thread(
                 tenants.facade.revoke_key, acme.organization_id, acme.key_id, using="housekeeper"

@@ -42,7 +42,11 @@ def test_an_engine_is_stuck_only_while_it_has_work_and_makes_no_step() -> None:
 def read_to_the_end(house: LiveHouse, tenant: Tenant, outcome: dict[str, Any]) -> None:
     try:
         for chunk in house.client(tenant.secret).chat.completions.create(
-            model=house.model, messages=STORY, max_tokens=outcome["tokens"], stream=True
+            model=house.model,
+            messages=STORY,
+            max_tokens=outcome["tokens"],
+            temperature=0,
+            stream=True,
         ):
             outcome["chunks"] += 1
             outcome["finish_reason"] = chunk.choices[0].finish_reason

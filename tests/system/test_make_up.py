@@ -81,7 +81,8 @@ def environment(tmp_path: Path, bundle_folder: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
-        "HEADRACE_DATA": str(tmp_path / "data"),
+        # Longer than the 107 bytes that the path of a unix socket may have.
+        "HEADRACE_DATA": str(tmp_path / ("long" * 30) / "data"),
         "HEADRACE_PORT": str(free_port()),
         "HEADRACE_MODEL_BUNDLE": str(bundle_folder),
     }

@@ -115,7 +115,11 @@ def test_a_client_that_stops_reading_loses_its_stream(own_house: OwnHouse) -> No
 def test_a_revoked_key_is_cut_off_within_two_seconds(house: LiveHouse) -> None:
     tenant = house.new_tenant()
     stream = house.client(tenant.secret).chat.completions.create(
-        model=house.model, messages=STORY, max_tokens=MANY_TOKENS, stream=True
+        model=house.model,
+        messages=STORY,
+        max_tokens=MANY_TOKENS,
+        temperature=0,
+        stream=True,
     )
     iterator = iter(stream)
     for _ in range(3):
