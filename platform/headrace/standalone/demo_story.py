@@ -177,7 +177,7 @@ def repeat_it_as_another_tenant(story: Story) -> None:
 
 def stream_over_a_web_socket(story: Story) -> None:
     """Two answers at once over one socket."""
-    questions = {"a": "What is the capital of Italy?", "b": "What is the capital of Japan?"}
+    questions = {"a": "What is the capital of Germany?", "b": "What is the capital of England?"}
     texts = dict.fromkeys(questions, "")
     open_ids = set(questions)
     with connect(

@@ -188,7 +188,7 @@ def prove(house: House) -> str:
                     choice["delta"].get("content") or "" for choice in event.get("choices", [])
                 ]
         return "".join(words)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise SetUpError(f"the first answer failed: {error}") from error
     finally:
         connection.close()
