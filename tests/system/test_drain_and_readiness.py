@@ -75,6 +75,7 @@ def test_a_web_on_sigterm_lets_short_streams_end_and_tells_long_ones(
     for outcome in (short, long):
         outcome["thread"].join(timeout=30)
 
+    assert refused is not None
     assert refused.status_code == 503
     assert refused.response.headers["x-should-retry"] == "true"
     assert int(refused.response.headers["retry-after"]) >= 1
