@@ -84,7 +84,9 @@ def test_a_lost_web_process_costs_what_was_written_to_it() -> None:
     assert settlement_of_orphan(uuid4(), "m", orphan, forfeited=True).counts == UsageCounts()
 
 
-@pytest.mark.parametrize("nonsense", [TokenCounts(5, 6, 0), TokenCounts(5, 0, -1)])
+@pytest.mark.parametrize(
+    "nonsense", [TokenCounts(5, 6, 0), TokenCounts(5, 0, -1), TokenCounts(5, 0, 10**12)]
+)
 def test_counts_that_contradict_themselves_charge_nothing(nonsense: TokenCounts) -> None:
     assert priced(nonsense) == (UsageCounts(), UsageSource.ESTIMATED)
 

@@ -30,20 +30,25 @@ class Cause(enum.StrEnum):
 
 
 OURS = frozenset({Cause.DRAINING, Cause.TIMED_OUT, Cause.ENGINE_LOST, Cause.SUPERSEDED})
+REQUEST_TOKENS_MAX = 10**9
 REGULAR = frozenset({FinishReason.STOP, FinishReason.LENGTH})
 
 
 def priced(counts: TokenCounts) -> tuple[UsageCounts, UsageSource]:
     """The engine's cumulative counts as disjoint price classes.
 
-    Counts that contradict themselves (cached above prompt, negative) are a broken engine's: they
+    Counts that cannot be (cached above prompt, negative, astronomic) are a broken engine's: they
     charge nothing, and the event says `estimated`, where an operator will look for them.
     """
-    try:
-        usage = counts_of(counts.prompt, counts.cached, counts.completion)
-    except ValueError:
-        log.exception("contradictory counts charge nothing", counts=counts)
+    possible = (
+        0 <= counts.cached <= counts.prompt
+        and counts.completion >= 0
+        and counts.prompt + counts.completion <= REQUEST_TOKENS_MAX
+    )
+    if not possible:
+        log.error("impossible counts charge nothing", counts=counts)
         return UsageCounts(), UsageSource.ESTIMATED
+    usage = counts_of(counts.prompt, counts.cached, counts.completion)
     return usage, UsageSource.MEASURED
 
 

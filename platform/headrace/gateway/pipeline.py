@@ -222,6 +222,9 @@ class Completion:
                 known = TokenCounts()
             settlement = charging.settlement_of_lost(request_id, model, known, self.cause)
         else:
+            if finish.reason in charging.REGULAR:
+                # Complete before the cancellation took effect: an answer like any other.
+                self.cause = None
             if not await self._answer(finish):
                 self.cause = Cause.SUPERSEDED
             settlement = charging.settlement(
