@@ -66,6 +66,7 @@ if os.environ.get("DATABASE_HOUSEKEEPER_URL"):
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "tenants.User"
 REDIS_URL = os.environ.get("REDIS_URL", "")
+REDIS_TIMEOUT_S = 0.5
 
 # --- application ---------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -135,6 +136,7 @@ ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
 """How long an aborted request may take to report its final counts."""
 WEBSOCKET_REQUESTS_MAX = 16
 WEBSOCKET_MESSAGE_BYTES_MAX = 1024 * 1024
+SOCKET_TICKET_TTL_S = 60
 WEBSOCKET_IDLE_TIMEOUT_S = _integer("HEADRACE_WEBSOCKET_IDLE_TIMEOUT_S", 600)
 KEY_CACHE_TTL_S = 1
 KEY_CACHE_ENTRIES_MAX = 4096

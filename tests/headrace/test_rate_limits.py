@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
+from redis.asyncio import Redis
 
 from headrace.gateway.orders import MinuteLimits
 from headrace.gateway.rate_limits import (
@@ -69,13 +70,11 @@ class TestRedis:
         organization = uuid4()
 
         async def all_at_once() -> list[LimitState]:
-            limiter = RateLimiter(os.environ["REDIS_URL"])
-            try:
+            async with Redis.from_url(os.environ["REDIS_URL"]) as connection:
+                limiter = RateLimiter(connection)
                 return await asyncio.gather(
                     *(limiter.reserve(organization, uuid4(), count, limits) for count in tokens)
                 )
-            finally:
-                await limiter.close()
 
         return runner.run(all_at_once()), organization
 
@@ -106,7 +105,8 @@ class TestRedis:
         organization, first, second = uuid4(), uuid4(), uuid4()
 
         async def story() -> list[LimitState]:
-            limiter = RateLimiter(os.environ["REDIS_URL"])
+            connection = Redis.from_url(os.environ["REDIS_URL"])
+            limiter = RateLimiter(connection)
             states = [await limiter.reserve(organization, first, 80, LIMITS)]
             for _ in range(2):
                 await limiter.reconcile(organization, first, 10)
@@ -115,7 +115,7 @@ class TestRedis:
                 await limiter.release(organization, second)
             states.append(await limiter.reserve(organization, uuid4(), 91, LIMITS))
             states.append(await limiter.reserve(organization, uuid4(), 90, LIMITS))
-            await limiter.close()
+            await connection.aclose()
             return states
 
         states = runner.run(story())
@@ -125,10 +125,11 @@ class TestRedis:
 
     def test_without_redis_the_process_keeps_the_same_limits(self, runner: asyncio.Runner) -> None:
         async def story() -> list[LimitState]:
-            limiter = RateLimiter("redis://127.0.0.1:1/0")
+            connection = Redis.from_url("redis://127.0.0.1:1/0")
+            limiter = RateLimiter(connection)
             organization = uuid4()
             states = [await limiter.reserve(organization, uuid4(), 10, LIMITS) for _ in range(5)]
-            await limiter.close()
+            await connection.aclose()
             return states
 
         states = runner.run(story())

@@ -166,6 +166,22 @@ def test_a_key_may_come_as_a_subprotocol_and_is_not_echoed(house: LiveHouse, acm
     assert run(story) == "headrace.v1"
 
 
+def test_a_ticket_opens_one_socket_once(house: LiveHouse, acme: Tenant) -> None:
+    with house.http(acme.secret) as client:
+        ticket = client.post("/v1/stream/tickets").json()["ticket"]
+
+    async def story() -> dict[str, list[dict[str, Any]]]:
+        async with socket(house, None, subprotocols=["headrace.v1", ticket]) as connection:
+            await create(connection, "a", model=house.model, messages=FRANCE, max_tokens=1)
+            return await read_until_ended(connection, "a")
+
+    assert run(story)["a"][-1]["event"] == "done"
+    assert len(books.events(acme)) == 1
+    assert close_code(house, None, subprotocols=["headrace.v1", ticket]) == 4401
+    with house.http() as client:
+        assert client.post("/v1/stream/tickets").status_code == 401
+
+
 @pytest.mark.parametrize("secret", [None, "wrong"])
 def test_without_a_valid_key_the_socket_closes_with_4401(
     house: LiveHouse, secret: str | None

@@ -24,7 +24,6 @@ from headrace.telemetry import metrics
 WINDOW_MS = 60_000
 PLACE_LEASE_MS = 120_000
 """A place under `concurrent_requests_max` lapses after this long without a renewal."""
-REDIS_TIMEOUT_S = 0.5
 REDIS_RETRY_S = 2.0
 """After a failure the local bound decides for this long before Redis is asked again."""
 LOCAL_ORGANIZATIONS_MAX = 10_000
@@ -163,17 +162,10 @@ class LocalLimits:
 class RateLimiter:
     """Redis first, the local bound while Redis is away. One per process."""
 
-    def __init__(self, redis_url: str) -> None:
-        self._redis = redis.asyncio.Redis.from_url(
-            redis_url, socket_timeout=REDIS_TIMEOUT_S, socket_connect_timeout=REDIS_TIMEOUT_S
-        )
-        self._script = self._redis.register_script(_SCRIPT)
+    def __init__(self, connection: redis.asyncio.Redis) -> None:
+        self._script = connection.register_script(_SCRIPT)
         self._local = LocalLimits()
         self._away_until = 0.0
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._redis.aclose()
 
     async def reserve(
         self, organization_id: UUID, request_id: UUID, tokens: int, limits: MinuteLimits

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+import redis.asyncio
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
@@ -42,7 +43,12 @@ class GatewayRuntime:
         self.model = bundle.name
         self.encoder = PromptEncoder(bundle)
         self.engine = EngineClient(settings.ENGINE_SOCKET, bundle.hash, self._settle_orphans)
-        self.limiter = RateLimiter(settings.REDIS_URL)
+        self.redis = redis.asyncio.Redis.from_url(
+            settings.REDIS_URL,
+            socket_timeout=settings.REDIS_TIMEOUT_S,
+            socket_connect_timeout=settings.REDIS_TIMEOUT_S,
+        )
+        self.limiter = RateLimiter(self.redis)
         self.quotes = QuoteCache()
         self.holds: set[UUID] = set()
         """Holds that this process renews: requests under way or waiting for their settle."""
@@ -68,7 +74,7 @@ class GatewayRuntime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.engine.close()
-        await self.limiter.close()
+        await self.redis.aclose()
 
     async def drain(self, grace_s: float) -> None:
         """Takes no new requests, and gives the live ones `grace_s` to end by themselves."""

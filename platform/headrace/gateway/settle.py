@@ -16,6 +16,7 @@ import billing.facade
 from billing.contracts import Settled, Settlement
 from headrace.gateway import charging
 from headrace.gateway.database import in_database
+from headrace.gateway.request_ids import public_request_id
 from headrace.telemetry import metrics
 from inference.contracts import Finish, FinishReason
 
@@ -37,14 +38,18 @@ async def settle_until_done(settlement: Settlement) -> Settled | None:
         except (DatabaseError, InterfaceError) as error:
             metrics.SETTLE_RETRIES.inc()
             log.warning(
-                "settle postponed", request_id=settlement.request_id.hex, error=str(error).strip()
+                "settle postponed",
+                request_id=public_request_id(settlement.request_id),
+                error=str(error).strip(),
             )
             await asyncio.sleep(wait_s)
             wait_s = min(RETRY_LONGEST_S, wait_s * 2)
             continue
         _count(settlement, settled)
         return settled
-    log.error("settle given up: left to the sweeper", request_id=settlement.request_id.hex)
+    log.error(
+        "settle given up: left to the sweeper", request_id=public_request_id(settlement.request_id)
+    )
     return None
 
 
@@ -88,11 +93,6 @@ async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
     ):
         if settled.posted:
             metrics.ORPHANS_SETTLED.inc()
-            log.info(
-                "settled for a process that died",
-                request_id=settlement.request_id.hex,
-                charge_pico=settled.charge_pico,
-            )
             _count(settlement, settled)
 
 
@@ -109,6 +109,15 @@ def _hold_ids(finishes: Sequence[Finish]) -> dict[str, UUID]:
 
 def _count(settlement: Settlement, settled: Settled) -> None:
     if settled.posted:
+        log.info(
+            "request settled",
+            request_id=public_request_id(settlement.request_id),
+            finish_reason=settlement.finish_reason,
+            uncached_input_tokens=settlement.counts.uncached_input_tokens,
+            cached_input_tokens=settlement.counts.cached_input_tokens,
+            output_tokens=settlement.counts.output_tokens,
+            charge_pico=settled.charge_pico,
+        )
         metrics.REQUESTS.labels(settlement.finish_reason).inc()
         metrics.TOKENS.labels("input").inc(settlement.counts.uncached_input_tokens)
         metrics.TOKENS.labels("cached_input").inc(settlement.counts.cached_input_tokens)

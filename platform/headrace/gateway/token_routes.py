@@ -13,12 +13,14 @@ from headrace.gateway.openai.chat_route import chat_completions
 from headrace.gateway.openai.models_route import models
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.tickets import issue_ticket
 
 Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
 
 ROUTES: Mapping[str, tuple[str, Route]] = {
     "/v1/chat/completions": ("POST", chat_completions),
     "/v1/models": ("GET", models),
+    "/v1/stream/tickets": ("POST", issue_ticket),
 }
 """Exact paths; `/v1/models/{id}` is matched by its prefix, since ids may hold slashes."""
 

@@ -2,8 +2,8 @@
 
 Client: {"type": "create", "id", "body"} and {"type": "cancel", "id"}. Server: {"id", "event":
 "chunk" | "error" | "done", "data"}; `done` carries usage, finish and charge. Each request runs in a
-task of its own, so that the socket keeps hearing the client. Auth is by header or by subprotocol;
-a key in the query string is refused.
+task of its own, so that the socket keeps hearing the client. Auth is by header, or by subprotocol
+with a key or a single-use ticket; never by the query string.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from django.db import DatabaseError, InterfaceError
 
 from billing.facade import decimal_string
 from headrace import errors
+from headrace.gateway import tickets
 from headrace.gateway.auth import identify_secret, secret_from_headers
 from headrace.gateway.charging import Cause
 from headrace.gateway.http import header
@@ -66,7 +67,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         # the handshake.
         try:
             _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
-            self.identity = await identify_secret(self._secret(subprotocols))
+            self.identity = await self._identify(subprotocols)
         except errors.ApiError as error:
             await self.accept(marker)
             forbidden = error.status == 403
@@ -114,13 +115,16 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         else:
             await self._create(identifier, message["body"])
 
-    def _secret(self, subprotocols: list[str]) -> str:
-        if SUBPROTOCOL in subprotocols:
-            offered = [name for name in subprotocols if name != SUBPROTOCOL]
-            if len(offered) == 1:
-                return offered[0]
-        return secret_from_headers(
-            header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
+    async def _identify(self, subprotocols: list[str]) -> KeyIdentity:
+        offered = [name for name in subprotocols if name != SUBPROTOCOL]
+        if SUBPROTOCOL in subprotocols and len(offered) == 1:
+            if offered[0].startswith(tickets.PREFIX):
+                return await tickets.redeem_ticket(self.runtime.redis, offered[0])
+            return await identify_secret(offered[0])
+        return await identify_secret(
+            secret_from_headers(
+                header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
+            )
         )
 
     async def _create(self, identifier: str, body: Any) -> None:

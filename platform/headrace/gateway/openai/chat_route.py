@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 from django.conf import settings
+from structlog.contextvars import bind_contextvars
 
 from headrace import errors
 from headrace.gateway import sse
@@ -45,6 +46,7 @@ async def chat_completions(
     """The route. Every answer, errors included, carries `x-request-id`."""
     arrived = time.monotonic()
     request_id = new_request_id()
+    bind_contextvars(retry_count=header(scope, b"x-stainless-retry-count"))
     headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
     try:
         identity = await identify(scope)

@@ -1,0 +1,76 @@
+"""Single-use tickets for sockets: what a browser shows instead of a key.
+
+`POST /v1/stream/tickets` with a key answers a ticket that opens one socket within
+`SOCKET_TICKET_TTL_S`. Redis keeps its hash and the identity behind it, never the key; whoever
+redeems it first takes it. The key's state is checked again by every hold and by the revocation
+poll.
+"""
+
+import hashlib
+import secrets
+
+import msgspec
+import redis.asyncio
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from headrace import errors
+from headrace.gateway.auth import identify
+from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+from tenants.contracts import KeyIdentity
+
+PREFIX = "ticket."
+"""A ticket begins with it, so that a subprotocol can be told from a key."""
+TICKET_BYTES = 32
+TICKET_CHARS_MAX = 64
+
+
+async def issue_ticket(
+    runtime: GatewayRuntime, scope: Scope, _receive: Receive, send: Send
+) -> None:
+    """The route `POST /v1/stream/tickets`."""
+    headers = encode_headers({"x-request-id": public_request_id(new_request_id())})
+    try:
+        identity = await identify(scope)
+        ticket = await _issue(runtime.redis, identity)
+    except errors.ApiError as error:
+        await send_json(
+            send, error.status, error.body(), [*headers, *encode_headers(error.headers())]
+        )
+        return
+    body = {
+        "object": "stream.ticket",
+        "ticket": ticket,
+        "expires_in_s": settings.SOCKET_TICKET_TTL_S,
+    }
+    await send_json(send, 200, body, headers)
+
+
+async def _issue(connection: redis.asyncio.Redis, identity: KeyIdentity) -> str:
+    ticket = PREFIX + secrets.token_urlsafe(TICKET_BYTES)
+    try:
+        await connection.set(
+            _key(ticket), msgspec.json.encode(identity), ex=settings.SOCKET_TICKET_TTL_S
+        )
+    except RedisError:
+        raise errors.overloaded("Tickets are not available right now.") from None
+    return ticket
+
+
+async def redeem_ticket(connection: redis.asyncio.Redis, ticket: str) -> KeyIdentity:
+    """The identity behind a ticket, which is used up; raises ApiError 401 or 503."""
+    if len(ticket) > TICKET_CHARS_MAX:
+        raise errors.key_invalid()
+    try:
+        stored = await connection.getdel(_key(ticket))
+    except RedisError:
+        raise errors.overloaded("Tickets are not available right now.") from None
+    if stored is None:
+        raise errors.key_invalid()
+    return msgspec.json.decode(stored, type=KeyIdentity)
+
+
+def _key(ticket: str) -> str:
+    return "ticket:" + hashlib.sha256(ticket.encode()).hexdigest()
