@@ -17,6 +17,7 @@ from kernels.paged_attention import (
     paged_attention_reference,
 )
 from kernels.paged_attention_cpu import plan_cpu_attention
+from kernels.paged_attention_triton import plan_triton_attention
 from tests.kernels.paged_cases import BLOCK_TOKENS, CASES, PagedCase, paged_step
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -150,3 +151,18 @@ def test_tables_of_another_type_or_length_are_refused() -> None:
         check_attention_shapes(query, keys, values, wide)
     with pytest.raises(ValueError, match="query starts"):
         check_attention_shapes(query, keys, values, short)
+
+
+def test_layouts_the_triton_kernel_cannot_read_are_refused() -> None:
+    odd = PagedCase("odd_size", ((1, 20),), head_size=48)
+    usual = PagedCase("usual", ((1, 20),))
+    query, keys, values, batch = paged_step(usual)
+    scattered = keys.transpose(1, 2).contiguous().transpose(1, 2)
+    odd_query, odd_keys, odd_values, odd_batch = paged_step(odd)
+
+    with pytest.raises(ValueError, match="head size 48"):
+        plan_triton_attention(odd_batch, torch.device("cpu"))(odd_query, odd_keys, odd_values)
+    with pytest.raises(ValueError, match="laid out alike"):
+        plan_triton_attention(batch, torch.device("cpu"))(query, scattered, values)
+    with pytest.raises(ValueError, match="must be contiguous"):
+        plan_triton_attention(batch, torch.device("cpu"))(query, scattered, scattered)
