@@ -18,6 +18,7 @@ from pathlib import Path
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.engine import Engine
 from inference.engine.scheduler import SchedulerLimits
+from inference.engine.step import Runner, SequenceStep
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
 from inference.server.server import EngineServer, EngineStuck, ServedModel
@@ -96,6 +97,7 @@ def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Schedule
         threads=arguments.threads,
         device=arguments.device,
     )
+    _warm_up(runner)
     engine = Engine(
         runner,
         TokenBytes(bundle),
@@ -122,6 +124,13 @@ def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Schedule
         EXAMPLE_TOKENS,
     )
     return engine
+
+
+def _warm_up(runner: Runner) -> None:
+    """Computes one block for nobody: the first pass over the weights pages them in, which took
+    the first request a second. What it leaves in the block is never found: it has no hash."""
+    tokens = tuple(range(BLOCK_TOKENS))
+    runner.execute([SequenceStep("warm-up", tokens, 0, (0,), None)])
 
 
 async def _run(

@@ -171,7 +171,10 @@ def test_a_repeated_prompt_is_cached_and_cheaper(house: LiveHouse, acme: Tenant)
 def test_models_are_listed_with_their_prices(house: LiveHouse, acme: Tenant) -> None:
     client = house.client(acme.secret)
 
-    assert [model.id for model in client.models.list()] == [house.model]
+    listed = {model.id: model for model in client.models.list()}
+    pricing = (listed[house.model].model_extra or {})["pricing"]
+
+    assert pricing["prompt"] == "0.00000005"
     assert client.models.retrieve(house.model).id == house.model
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nobody/knows:it")

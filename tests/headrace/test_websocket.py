@@ -1,6 +1,7 @@
 """`WS /v1/stream`: several requests on one socket, cancel, close codes, the same chunks as SSE."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -54,8 +55,9 @@ async def read_until_ended(
 
 async def read_until_closed(connection: ClientConnection) -> int:
     """The code with which the server closes."""
-    async for _ in connection:
-        pass
+    with contextlib.suppress(websockets.ConnectionClosed):
+        async for _ in connection:
+            pass
     assert connection.close_code is not None
     return connection.close_code
 

@@ -133,5 +133,13 @@ def test_a_revoked_key_is_cut_off_within_two_seconds(house: LiveHouse) -> None:
 
     assert cut_after_s < 2
     assert only_event(tenant)["finish_reason"] == "key_revoked"
-    with pytest.raises(openai.AuthenticationError):
+    # A key look-up may be a second old, where no money is at stake.
+    wait_until(lambda: is_refused(house, tenant), timeout_s=2)
+
+
+def is_refused(house: LiveHouse, tenant: Tenant) -> bool:
+    try:
         house.client(tenant.secret).models.list()
+    except openai.AuthenticationError:
+        return True
+    return False

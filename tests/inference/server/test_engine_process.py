@@ -105,7 +105,7 @@ def test_a_second_engine_on_the_same_journal_or_socket_says_so_and_goes(
 ) -> None:
     async def scenario() -> None:
         async with live.engine.client():
-            same_journal = live.engine.start()
+            same_journal = live.engine.start("--socket", str(tmp_path / "other.sock"))
             same_socket = live.engine.start("--journal", str(tmp_path / "journal"))
 
             assert await asyncio.to_thread(same_journal.wait, EXIT_S) == 1
