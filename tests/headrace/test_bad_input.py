@@ -64,6 +64,22 @@ def test_what_is_not_a_json_object_is_a_400(house: LiveHouse, acme: Tenant, cont
     assert post(house, acme, content).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        rb'{"model": "%s", "messages": [{"role": "user", "content": "\ud800"}]}',
+        rb'{"model": "%s\u0000", "messages": [{"role": "user", "content": "Hello"}]}',
+        rb'{"model": "%s", "stop": "\udfff", "messages": [{"role": "user", "content": "x"}]}',
+    ],
+)
+def test_text_that_is_no_text_is_a_client_error(
+    house: LiveHouse, acme: Tenant, content: bytes
+) -> None:
+    answer = post(house, acme, content % house.model.encode())
+
+    assert 400 <= answer.status_code < 500
+
+
 def test_json_nested_beyond_reason_is_a_400(house: LiveHouse, acme: Tenant) -> None:
     assert post(house, acme, b"[" * 5000 + b"]" * 5000).status_code == 400
 

@@ -28,7 +28,7 @@ from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.telemetry import metrics
 from inference.contracts import SEED_BITS, GenerationRequest, ModelLimits, Priority, SamplingParams
-from inference.tokenizer.prompt import PromptEncoder, TemplateRefused
+from inference.tokenizer.prompt import PromptEncoder, PromptInvalid
 
 PROMPT_CHARS_PER_TOKEN_MAX = 64
 """Text longer than this per token of context is refused without encoding it."""
@@ -82,7 +82,7 @@ async def encode(encoder: PromptEncoder, order: ChatOrder, context_tokens_max: i
         if chars > THREADED_ENCODE_CHARS:
             return await asyncio.to_thread(encoder.encode_chat, order.messages)
         return encoder.encode_chat(order.messages)
-    except TemplateRefused as error:
+    except PromptInvalid as error:
         raise errors.invalid(str(error), "messages") from None
 
 
