@@ -5,14 +5,11 @@ gateway runtime of its own from its start to its end.
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown
-
-if TYPE_CHECKING:
-    from headrace.gateway.batch_port import BatchPort
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 
@@ -31,22 +28,16 @@ def _keep_our_logging(**_: Any) -> None:
 
 @worker_ready.connect
 def _start_gateway(**_: Any) -> None:
-    _batch_port().start()
+    from headrace.gateway.batch_port import batch_port
+
+    batch_port.start()
 
 
 @worker_shutdown.connect
 def _close_gateway(**_: Any) -> None:
-    _batch_port().close()
+    from headrace.gateway.batch_port import batch_port
 
-
-def _batch_port() -> "BatchPort":
-    from django.apps import apps
-
-    from headrace.wiring import HeadraceConfig
-
-    config = apps.get_app_config("headrace")
-    assert isinstance(config, HeadraceConfig)
-    return config.batch_port
+    batch_port.close()
 
 
 @app.task(name="headrace.sweep_holds")

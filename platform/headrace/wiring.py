@@ -13,7 +13,6 @@ class HeadraceConfig(AppConfig):
         """Connects batch jobs to the gateway's pipeline and to the broker."""
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.ports import provide_completion_port
-        from headrace.gateway.batch_port import BatchPort
+        from headrace.gateway.batch_port import batch_port
 
-        self.batch_port: BatchPort = BatchPort()
-        provide_completion_port(self.batch_port)
+        provide_completion_port(batch_port)

@@ -99,6 +99,9 @@ class BatchPort:
         return None if receipt.state == "open" else receipt.charge_pico
 
 
+batch_port = BatchPort()
+"""The port of this process; the wiring hands it to batch_jobs, the worker starts and closes it."""
+
 Calls = queue.SimpleQueue[Callable[[], None] | None]
 
 

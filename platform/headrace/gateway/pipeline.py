@@ -7,9 +7,10 @@ point, even before the first byte, cannot leave a hold open or a generation unbi
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -18,17 +19,16 @@ from django.db import DatabaseError, InterfaceError
 from billing.contracts import Settled, Settlement
 from headrace import errors
 from headrace.gateway import charging
-from headrace.gateway.admission import Admission, admit, release
+from headrace.gateway.admission import Admission, QuoteCache, admit, release
 from headrace.gateway.charging import Cause
 from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.rate_limits import RateLimiter
 from headrace.gateway.request_ids import public_request_id
 from headrace.gateway.settle import settle_until_done, void_until_done
 from headrace.telemetry import metrics
-from inference.client.native import EngineLost, EngineStream, EngineUnavailable
+from inference.client.native import EngineClient, EngineLost, EngineStream, EngineUnavailable
 from inference.contracts import Chunk, Finish, FinishReason, RefusalCode, TokenCounts
-
-if TYPE_CHECKING:
-    from headrace.gateway.runtime import GatewayRuntime
+from inference.tokenizer.prompt import PromptEncoder
 
 SETTLE_REPLY_WAIT_S = 5.0
 """A reply ends after its settle; with the database away, it ends after this and settles later."""
@@ -36,6 +36,26 @@ SETTLE_REPLY_WAIT_S = 5.0
 log = structlog.get_logger(__name__)
 
 OnAnswer = Callable[[str, TokenCounts], Awaitable[bool]]
+Result = TypeVar("Result")
+
+
+class Spawn(Protocol):
+    """Starts a task that lives until it is done, whoever stops waiting for it."""
+
+    def __call__(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        """The running task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every request of a process shares. `holds` are those that the process renews."""
+
+    engine: EngineClient
+    encoder: PromptEncoder
+    limiter: RateLimiter
+    quotes: QuoteCache
+    holds: set[UUID]
+    spawn: Spawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +89,7 @@ class Completion:
 
     def __init__(
         self,
-        runtime: "GatewayRuntime",
+        services: Services,
         caller: Caller,
         order: ChatOrder,
         on_answer: OnAnswer | None = None,
@@ -78,7 +98,7 @@ class Completion:
         self.order = order
         self.delivered = TokenCounts()
         self.cause: Cause | None = None
-        self._runtime = runtime
+        self._services = services
         self._on_answer = on_answer
         self._arrived = time.monotonic()
         self._opened: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
@@ -141,24 +161,24 @@ class Completion:
             self._fail(errors.engine_failed("Internal error."))
 
     async def _run(self) -> None:
-        runtime, request_id = self._runtime, self.caller.request_id
-        if not runtime.engine.connected or runtime.engine.hello is None:
+        services, request_id = self._services, self.caller.request_id
+        if not services.engine.connected or services.engine.hello is None:
             raise errors.overloaded("No engine is available; try again shortly.")
         admission = await admit(
             self.caller,
             self.order,
-            quotes=runtime.quotes,
-            encoder=runtime.encoder,
-            limiter=runtime.limiter,
-            engine=runtime.engine.hello.limits,
+            quotes=services.quotes,
+            encoder=services.encoder,
+            limiter=services.limiter,
+            engine=services.engine.hello.limits,
         )
-        runtime.holds.add(request_id)
+        services.holds.add(request_id)
         try:
             if self.cause is not None:
                 await self._give_back()
                 raise cause_error(self.cause)
             try:
-                self._stream = runtime.engine.submit(admission.generation)
+                self._stream = services.engine.submit(admission.generation)
             except EngineUnavailable:
                 await self._give_back()
                 raise errors.overloaded("No engine is available; try again shortly.") from None
@@ -166,12 +186,12 @@ class Completion:
             finish = await self._follow(self._stream)
             if finish is not None and finish.reason is FinishReason.REFUSED:
                 await self._give_back()
-                runtime.engine.ack([finish.request_id])
+                services.engine.ack([finish.request_id])
                 self._finish(finish.reason, None, refused_by_engine(finish))
                 return
             await self._settle(admission, finish)
         finally:
-            runtime.holds.discard(request_id)
+            services.holds.discard(request_id)
 
     async def _follow(self, stream: EngineStream) -> Finish | None:
         """Passes text on until the engine's finish; None when the engine is lost or silent."""
@@ -235,7 +255,7 @@ class Completion:
                 self.cause,
                 all_or_nothing=self._on_answer is not None,
             )
-        writing = self._runtime.spawn(self._write(settlement, finish))
+        writing = self._services.spawn(self._write(settlement, finish))
         done, _ = await asyncio.wait({writing}, timeout=SETTLE_REPLY_WAIT_S)
         settled = writing.result() if done else None
         reason = FinishReason.ERROR if finish is None else finish.reason
@@ -247,22 +267,22 @@ class Completion:
         return await self._on_answer("".join(self._texts), finish.counts)
 
     async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
-        self._runtime.holds.add(settlement.request_id)
+        self._services.holds.add(settlement.request_id)
         try:
             settled = await settle_until_done(settlement)
         finally:
-            self._runtime.holds.discard(settlement.request_id)
+            self._services.holds.discard(settlement.request_id)
         if settled is not None and finish is not None:
-            self._runtime.engine.ack([finish.request_id])
+            self._services.engine.ack([finish.request_id])
         if self.caller.limits is not None:
             used = settlement.counts.prompt_tokens + settlement.counts.output_tokens
-            await self._runtime.limiter.reconcile(
+            await self._services.limiter.reconcile(
                 self.caller.organization_id, settlement.request_id, used
             )
         return settled
 
     async def _give_back(self) -> None:
-        await release(self._runtime.limiter, self.caller)
+        await release(self._services.limiter, self.caller)
         await void_until_done(self.caller.request_id)
 
     def _error(self, finish: Finish | None) -> errors.ApiError | None:

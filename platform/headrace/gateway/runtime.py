@@ -22,7 +22,7 @@ from headrace.gateway.admission import QuoteCache
 from headrace.gateway.charging import Cause
 from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, ChatOrder
-from headrace.gateway.pipeline import Completion, OnAnswer
+from headrace.gateway.pipeline import Completion, OnAnswer, Services
 from headrace.gateway.rate_limits import RateLimiter
 from headrace.gateway.settle import settle_orphans
 from headrace.telemetry import metrics
@@ -41,17 +41,20 @@ class GatewayRuntime:
     def __init__(self) -> None:
         bundle = load_bundle(settings.MODEL_BUNDLE)
         self.model = bundle.name
-        self.encoder = PromptEncoder(bundle)
         self.engine = EngineClient(settings.ENGINE_SOCKET, bundle.hash, self._settle_orphans)
         self.redis = redis.asyncio.Redis.from_url(
             settings.REDIS_URL,
             socket_timeout=settings.REDIS_TIMEOUT_S,
             socket_connect_timeout=settings.REDIS_TIMEOUT_S,
         )
-        self.limiter = RateLimiter(self.redis)
-        self.quotes = QuoteCache()
-        self.holds: set[UUID] = set()
-        """Holds that this process renews: requests under way or waiting for their settle."""
+        self._services = Services(
+            engine=self.engine,
+            encoder=PromptEncoder(bundle),
+            limiter=RateLimiter(self.redis),
+            quotes=QuoteCache(),
+            holds=set(),
+            spawn=self.spawn,
+        )
         self.watched_keys: dict[object, tuple[UUID, Callable[[], None]]] = {}
         """Open sockets: their key, and what to call when it is revoked."""
         self.draining = False
@@ -90,7 +93,7 @@ class GatewayRuntime:
         if len(self._live) >= settings.REQUESTS_LIVE_MAX:
             metrics.LIMIT_HITS.labels("requests_live").inc()
             raise errors.overloaded("The server is at its limit of requests; try again shortly.")
-        completion = Completion(self, caller, order, on_answer)
+        completion = Completion(self._services, caller, order, on_answer)
         self._live[caller.request_id] = completion
         metrics.REQUESTS_LIVE.inc()
         task = self.spawn(completion.run())
@@ -127,12 +130,12 @@ class GatewayRuntime:
                 log.warning("watch postponed: database away", error=str(error).strip())
 
     async def _renew(self) -> None:
-        if self.holds:
-            await in_database(billing.facade.renew, list(self.holds))
+        if self._services.holds:
+            await in_database(billing.facade.renew, list(self._services.holds))
         for completion in list(self._live.values()):
             caller = completion.caller
             if caller.limits is not None:
-                await self.limiter.renew(caller.organization_id, caller.request_id)
+                await self._services.limiter.renew(caller.organization_id, caller.request_id)
 
     async def _poll_revocations(self) -> None:
         keys = {completion.caller.key_id for completion in self._live.values()}
@@ -148,7 +151,7 @@ class GatewayRuntime:
                 close()
 
     async def _settle_orphans(self, finishes: Sequence[Finish]) -> None:
-        held = {request_id.hex for request_id in self.holds}
+        held = {request_id.hex for request_id in self._services.holds}
         strangers = [finish for finish in finishes if finish.request_id not in held]
         if strangers:
             await settle_orphans(strangers, self.model)
