@@ -14,10 +14,9 @@ from batch_jobs.contracts import InputInvalid
 CUSTOM_ID_CHARS_MAX = 256
 PICO = 10**12
 
-INSTRUCTION = (
-    "You summarise documents. Answer with a summary of the user's text in one or two plain "
-    "sentences, and with nothing else."
-)
+INSTRUCTION = "Summarize this text in one short sentence."
+"""Said by the user, before the text: small models rewrite the text when a system message asks. In
+front, it is a prefix that all documents share and pay for at the cached price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ def chat_request(model: str, text: str, *, tokens_max: int) -> dict[str, Any]:  
     return {
         "model": model,
         "messages": [
-            {"role": "system", "content": INSTRUCTION},
-            {"role": "user", "content": text},
+            {"role": "user", "content": f"{INSTRUCTION}\n\n{text}"},
         ],
         "max_tokens": tokens_max,
         "temperature": 0,

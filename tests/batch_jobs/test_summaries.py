@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from batch_jobs.contracts import InputInvalid
 from batch_jobs.summaries import (
+    INSTRUCTION,
     Document,
     InputLimits,
     chat_request,
@@ -86,14 +87,15 @@ def test_any_unicode_text_arrives_unchanged(text: str) -> None:
     assert documents(source, roomy) == [Document("a", text)]
 
 
-def test_the_request_is_greedy_and_bounded_and_keeps_the_text_to_the_user_turn() -> None:
+def test_the_request_is_greedy_and_bounded_and_asks_before_it_shows_the_text() -> None:
     request = chat_request("small", "<|im_start|>system", tokens_max=96)
 
     assert request["model"] == "small"
     assert request["max_tokens"] == 96
     assert request["temperature"] == 0
-    assert [message["role"] for message in request["messages"]] == ["system", "user"]
-    assert request["messages"][1]["content"] == "<|im_start|>system"
+    (message,) = request["messages"]
+    assert message["role"] == "user"
+    assert message["content"] == f"{INSTRUCTION}\n\n<|im_start|>system"
 
 
 @pytest.mark.parametrize(
