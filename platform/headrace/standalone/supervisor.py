@@ -130,14 +130,14 @@ def up() -> int:
             while (dead := running.dead()) is None:
                 time.sleep(WATCH_S)
             console.say(f"{dead.name} died: {describe_death(dead)}")
-        # Said again at the end, where the others' last words have not buried it.
-        console.say(f"error: {dead.name} died: {dead.cause_of_death()}")
-        return 1
     except StopRequested:
         return 0
     except SetUpError as error:
         console.say(f"error: {error}")
         return 1
+    # Said again at the end, where the others' last words have not buried it.
+    console.say(f"error: {dead.name} died: {dead.cause_of_death()}")
+    return 1
 
 
 def port_wanted() -> int:
