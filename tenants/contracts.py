@@ -57,6 +57,12 @@ class KeyRejected(TenantError):
     code = "invalid_api_key"
 
 
+class ProjectArchived(TenantError):
+    """A valid key of a project that takes no requests any more."""
+
+    code = "project_archived"
+
+
 class ScopeMissing(TenantError):
     """Tenant data was asked for outside `tenant_scope`."""
 

@@ -17,7 +17,13 @@ from django.db import connections
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
-from tenants.contracts import IssuedKey, KeyIdentity, KeyMalformed, KeyRejected
+from tenants.contracts import (
+    IssuedKey,
+    KeyIdentity,
+    KeyMalformed,
+    KeyRejected,
+    ProjectArchived,
+)
 from tenants.models import ApiKey
 from tenants.scope import APP_ALIAS, tenant_scope
 
@@ -71,8 +77,8 @@ def hash_secret(secret: str) -> bytes:
 def authenticate(secret: str) -> KeyIdentity:
     """Who this secret speaks for, in one round trip.
 
-    Raises KeyMalformed without a look-up when it cannot be a key, and KeyRejected, always with one
-    text, when it is unknown, revoked, expired or its project archived.
+    Raises KeyMalformed without a look-up when it cannot be a key, KeyRejected, always with one
+    text, when it is unknown, revoked or expired, and ProjectArchived when only its project is.
     """
     check_format(secret)
     hashed = hash_secret(secret)
@@ -80,12 +86,14 @@ def authenticate(secret: str) -> KeyIdentity:
         cursor.execute(
             "SELECT key_id, project_id, organization_id, organization_slug, currency,"
             " requests_per_minute_max, tokens_per_minute_max, concurrent_requests_max,"
-            " expires_at, secret_hash FROM tenants_authenticate(%s, %s)",
+            " expires_at, secret_hash, archived FROM tenants_authenticate(%s, %s)",
             [hashed, HASH_SCHEME],
         )
         row = cursor.fetchone()
     if row is None or not hmac.compare_digest(bytes(row[9]), hashed):
         raise KeyRejected("the API key is not valid")
+    if row[10]:
+        raise ProjectArchived("the project of this API key is archived")
     return KeyIdentity(*row[:9])
 
 

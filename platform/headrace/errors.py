@@ -88,6 +88,16 @@ def key_invalid() -> ApiError:
     return ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
 
 
+def project_archived() -> ApiError:
+    """403: the key is valid, its project takes no requests any more."""
+    return ApiError(
+        403,
+        "The project of this API key is archived.",
+        type="permission_error",
+        code="insufficient_permissions",
+    )
+
+
 def model_not_found(model: str) -> ApiError:
     """404: unknown, not for this tenant, or without a price."""
     shown = model if len(model) <= 100 else f"{model[:100]}..."
@@ -157,6 +167,8 @@ def from_domain(error: Exception) -> ApiError | None:
             return error
         case tenants.contracts.KeyMalformed() | tenants.contracts.KeyRejected():
             return key_invalid()
+        case tenants.contracts.ProjectArchived():
+            return project_archived()
         case billing.contracts.ReceiptNotFound():
             return ApiError(404, "No such request.")
     return None

@@ -48,12 +48,12 @@ GRANT SELECT ON django_migrations TO headrace_app, headrace_housekeeper;
 GRANT SELECT, UPDATE (last_used_at) ON tenants_api_key TO headrace_definer;
 
 -- Before a tenant is known: who speaks with the secret of this hash? No row for an unknown,
--- revoked or expired key, or one of an archived project. Notes the use, at most every 5 minutes.
+-- revoked or expired key. Notes the use, at most every 5 minutes.
 CREATE FUNCTION tenants_authenticate(hash bytea, scheme text)
 RETURNS TABLE (
     key_id uuid, project_id uuid, organization_id uuid, organization_slug text, currency text,
     requests_per_minute_max int, tokens_per_minute_max int, concurrent_requests_max int,
-    expires_at timestamptz, secret_hash bytea
+    expires_at timestamptz, secret_hash bytea, archived boolean
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -63,17 +63,16 @@ DECLARE
 BEGIN
     SELECT k.id, k.project_id, o.id, o.slug::text, o.currency::text,
            o.requests_per_minute_max, o.tokens_per_minute_max, o.concurrent_requests_max,
-           k.expires_at, k.secret_hash, k.last_used_at
+           k.expires_at, k.secret_hash, p.archived_at IS NOT NULL, k.last_used_at
       INTO key_id, project_id, organization_id, organization_slug, currency,
            requests_per_minute_max, tokens_per_minute_max, concurrent_requests_max,
-           expires_at, secret_hash, used_before
+           expires_at, secret_hash, archived, used_before
       FROM tenants_api_key k
       JOIN tenants_project p ON p.id = k.project_id
       JOIN tenants_organization o ON o.id = k.organization_id
      WHERE k.secret_hash = hash AND k.hash_scheme = scheme
        AND k.revoked_at IS NULL
-       AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-       AND p.archived_at IS NULL;
+       AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
     IF NOT FOUND THEN
         RETURN;
     END IF;

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tenants import facade, keys
-from tenants.contracts import KeyMalformed, KeyRejected
+from tenants.contracts import KeyMalformed, KeyRejected, ProjectArchived
 from tenants.models import ApiKey
 from tests.tenants.cast import Tenant, make_tenant
 
@@ -102,22 +102,28 @@ def test_the_stored_hash_is_no_key_even_in_a_keys_clothes(acme: Tenant) -> None:
         facade.authenticate(dressed)
 
 
-def test_unknown_revoked_expired_and_archived_keys_are_refused_alike(acme: Tenant) -> None:
+def test_unknown_revoked_and_expired_keys_are_refused_alike(acme: Tenant) -> None:
     past = datetime.now(UTC) - timedelta(seconds=1)
     revoked = facade.issue_key(acme.organization_id, acme.project_id, "revoked")
     facade.revoke_key(acme.organization_id, revoked.key_id)
     expired = facade.issue_key(acme.organization_id, acme.project_id, "expired", expires_at=past)
-    closed_project = facade.create_project(acme.organization_id, "closed")
-    archived = facade.issue_key(acme.organization_id, closed_project, "archived")
-    facade.archive_project(acme.organization_id, closed_project)
 
     said = set()
-    for secret in (keys.new_secret(), revoked.secret, expired.secret, archived.secret):
+    for secret in (keys.new_secret(), revoked.secret, expired.secret):
         with pytest.raises(KeyRejected) as refusal:
             facade.authenticate(secret)
         said.add((str(refusal.value), refusal.value.code))
 
     assert len(said) == 1
+
+
+def test_a_key_of_an_archived_project_is_known_and_refused(acme: Tenant) -> None:
+    closed_project = facade.create_project(acme.organization_id, "closed")
+    archived = facade.issue_key(acme.organization_id, closed_project, "archived")
+    facade.archive_project(acme.organization_id, closed_project)
+
+    with pytest.raises(ProjectArchived):
+        facade.authenticate(archived.secret)
 
 
 def test_a_key_works_until_it_expires(acme: Tenant) -> None:

@@ -27,7 +27,8 @@ from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.telemetry import metrics
-from inference.contracts import SEED_BITS, GenerationRequest, ModelLimits, Priority, SamplingParams
+from inference.contracts import SEED_BITS, GenerationRequest, Priority, SamplingParams
+from inference.protocol import Hello
 from inference.tokenizer.prompt import PromptEncoder, PromptInvalid
 
 PROMPT_CHARS_PER_TOKEN_MAX = 64
@@ -107,16 +108,18 @@ async def admit(
     quotes: QuoteCache,
     encoder: PromptEncoder,
     limiter: RateLimiter,
-    engine: ModelLimits,
+    engine: Hello,
 ) -> Admission:
     """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
     quote = await quotes.quote(caller.organization_id, order.model, caller.tier)
-    if any(token >= engine.vocab_size for token in order.stop_token_ids):
+    if quote.offer.public_id != engine.model:
+        raise errors.overloaded("No engine serves this model right now; try again later.")
+    if any(token >= engine.limits.vocab_size for token in order.stop_token_ids):
         raise errors.invalid(
-            f"'stop_token_ids' must be below the model's vocabulary of {engine.vocab_size}.",
+            f"'stop_token_ids' must be below the vocabulary's {engine.limits.vocab_size} entries.",
             "stop_token_ids",
         )
-    context = min(quote.offer.context_tokens_max, engine.request_tokens_max())
+    context = min(quote.offer.context_tokens_max, engine.limits.request_tokens_max())
     prompt_ids = await encode(encoder, order, context)
     output_max = output_tokens_max(order, quote, len(prompt_ids), context)
 
@@ -171,12 +174,7 @@ async def _hold(
         case HoldRefusal.KEY_REVOKED:
             raise errors.key_invalid()
         case HoldRefusal.PROJECT_ARCHIVED:
-            raise errors.ApiError(
-                403,
-                "The project of this API key is archived.",
-                type="permission_error",
-                code="insufficient_permissions",
-            )
+            raise errors.project_archived()
         case HoldRefusal.INSUFFICIENT_QUOTA:
             raise errors.insufficient_quota(
                 "You exceeded your current quota: the prepaid balance does not cover this "

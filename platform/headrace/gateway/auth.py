@@ -16,7 +16,7 @@ import tenants.facade
 from headrace import errors
 from headrace.gateway.database import in_database
 from headrace.gateway.http import Scope, header
-from tenants.contracts import KeyIdentity, KeyMalformed, KeyRejected
+from tenants.contracts import KeyIdentity, KeyMalformed, KeyRejected, ProjectArchived
 
 _cache: "OrderedDict[bytes, tuple[float, KeyIdentity]]" = OrderedDict()
 
@@ -41,7 +41,7 @@ def secret_from_headers(authorization: str | None, x_api_key: str | None) -> str
 
 
 async def identify(scope: Scope) -> KeyIdentity:
-    """The identity behind a request; raises ApiError 401."""
+    """The identity behind a request; raises ApiError 401 or 403."""
     identity = await identify_secret(
         secret_from_headers(header(scope, b"authorization"), header(scope, b"x-api-key"))
     )
@@ -50,7 +50,7 @@ async def identify(scope: Scope) -> KeyIdentity:
 
 
 async def identify_secret(secret: str) -> KeyIdentity:
-    """The identity behind a key; raises ApiError 401."""
+    """The identity behind a key; raises ApiError 401 or 403."""
     digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
     now = time.monotonic()
     hit = _cache.get(digest)
@@ -61,6 +61,9 @@ async def identify_secret(secret: str) -> KeyIdentity:
     except (KeyMalformed, KeyRejected):
         _cache.pop(digest, None)
         raise errors.key_invalid() from None
+    except ProjectArchived:
+        _cache.pop(digest, None)
+        raise errors.project_archived() from None
     _cache[digest] = (now + settings.KEY_CACHE_TTL_S, identity)
     _cache.move_to_end(digest)
     while len(_cache) > settings.KEY_CACHE_ENTRIES_MAX:

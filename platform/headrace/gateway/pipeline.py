@@ -170,7 +170,7 @@ class Completion:
             quotes=services.quotes,
             encoder=services.encoder,
             limiter=services.limiter,
-            engine=services.engine.hello.limits,
+            engine=services.engine.hello,
         )
         services.holds.add(request_id)
         try:
