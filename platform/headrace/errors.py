@@ -7,7 +7,7 @@ through it, so a given fault reads the same on every door.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import Http404
@@ -35,6 +35,7 @@ class ApiError(Exception):
     param: str | None = None
     should_retry: bool | None = False
     retry_after_s: float | None = None
+    extra_headers: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.message
@@ -51,8 +52,8 @@ class ApiError(Exception):
         }
 
     def headers(self) -> dict[str, str]:
-        """Retry advice, for clients that read headers."""
-        headers: dict[str, str] = {}
+        """Retry advice and limits, for clients that read headers."""
+        headers = dict(self.extra_headers)
         if self.should_retry is not None:
             headers["x-should-retry"] = "true" if self.should_retry else "false"
         if self.retry_after_s is not None:

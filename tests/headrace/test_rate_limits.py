@@ -142,7 +142,16 @@ def test_a_refusal_says_when_to_come_back() -> None:
     error = refusal(state, 10)
 
     assert (error.status, error.type, error.code) == (429, "requests", "rate_limit_exceeded")
-    assert error.headers() == {"retry-after": "2", "retry-after-ms": "1500"}
+    assert error.headers() == {
+        "retry-after": "2",
+        "retry-after-ms": "1500",
+        "x-ratelimit-limit-requests": "3",
+        "x-ratelimit-limit-tokens": "100",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-remaining-tokens": "40",
+        "x-ratelimit-reset-requests": "1.5s",
+        "x-ratelimit-reset-tokens": "1.5s",
+    }
 
 
 def test_a_request_that_can_never_fit_is_not_worth_a_retry() -> None:

@@ -77,6 +77,7 @@ def refusal(state: LimitState, tokens: int) -> errors.ApiError:
             WINDOW_MS / 1000,
         )
         error.should_retry = False
+        error.extra_headers = state.headers()
         return error
     text = {
         "requests": f"Limit of {state.limits.requests_max} requests per minute reached.",
@@ -84,9 +85,11 @@ def refusal(state: LimitState, tokens: int) -> errors.ApiError:
         "concurrency": "Too many requests at once.",
     }[state.refused]
     kind = "tokens" if state.refused == "tokens" else "requests"
-    return errors.rate_limited(
+    error = errors.rate_limited(
         kind, f"{text} Please try again in {go_duration(state.wait_ms)}.", state.wait_ms / 1000
     )
+    error.extra_headers = state.headers()
+    return error
 
 
 @dataclass(slots=True)
