@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
 from django.http import Http404
 from rest_framework.exceptions import APIException, AuthenticationFailed, NotAuthenticated
 from rest_framework.response import Response
@@ -170,6 +171,8 @@ def from_domain(error: Exception) -> ApiError | None:
             return key_invalid()
         case tenants.contracts.ProjectArchived():
             return project_archived()
+        case DatabaseError() | InterfaceError():
+            return overloaded("The database is away; try again shortly.")
         case billing.contracts.ReceiptNotFound():
             return ApiError(404, "No such request.")
     return None

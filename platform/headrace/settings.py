@@ -42,6 +42,7 @@ def _database(url_variable: str) -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "application_name": "headrace",
+            "connect_timeout": 3,
             "options": "-c lock_timeout=2s -c timezone=UTC",
             "pool": {"min_size": 0, "max_size": DATABASE_POOL_MAX, "timeout": 5},
         },
@@ -121,7 +122,10 @@ MODEL_BUNDLE = Path(
 BODY_BYTES_MAX = _integer("HEADRACE_BODY_BYTES_MAX", 20 * 1024 * 1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_BYTES_MAX
 BODY_READ_TIMEOUT_S = _integer("HEADRACE_BODY_READ_TIMEOUT_S", 30)
+BODIES_BYTES_MAX = _integer("HEADRACE_BODIES_BYTES_MAX", 128 * 1024 * 1024)
+"""All bodies being read by one process together."""
 JSON_DEPTH_MAX = 64
+JSON_VALUES_MAX = 1_000_000
 MESSAGES_MAX = 2048
 REQUESTS_LIVE_MAX = _integer("HEADRACE_REQUESTS_LIVE_MAX", 1024)
 """Requests one process carries at once; more are answered 503."""
@@ -135,6 +139,7 @@ ENGINE_SILENCE_MAX_S = _integer("HEADRACE_ENGINE_SILENCE_MAX_S", 300)
 ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
 """How long an aborted request may take to report its final counts."""
 WEBSOCKET_REQUESTS_MAX = 16
+WEBSOCKETS_PER_KEY_MAX = 64
 WEBSOCKET_MESSAGE_BYTES_MAX = 1024 * 1024
 SOCKET_TICKET_TTL_S = 60
 WEBSOCKET_IDLE_TIMEOUT_S = _integer("HEADRACE_WEBSOCKET_IDLE_TIMEOUT_S", 600)
@@ -142,6 +147,11 @@ KEY_CACHE_TTL_S = 1
 KEY_CACHE_ENTRIES_MAX = 4096
 REVOCATION_POLL_S = 1
 DATABASE_THREADS_MAX = DATABASE_POOL_MAX
+DATABASE_ANSWER_MAX_S = 10
+"""A database that says nothing for this long counts as away."""
+HEADERS_BYTES_MAX = 64 * 1024
+HEADERS_TIMEOUT_S = 15
+CONNECTIONS_MAX = _integer("HEADRACE_CONNECTIONS_MAX", 4096)
 DRAIN_TIMEOUT_S = _integer("HEADRACE_DRAIN_TIMEOUT_S", 20)
 STALL_S = _integer("HEADRACE_STALL_S", 20)
 """Readiness fails when an engine with work has made no step for this long."""

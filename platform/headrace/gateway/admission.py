@@ -6,9 +6,7 @@ no hold, no reserved tokens, no charge.
 
 import asyncio
 import secrets
-import time
 from dataclasses import dataclass
-from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
@@ -17,7 +15,6 @@ from billing.contracts import (
     HoldOutcome,
     HoldRefusal,
     HoldRequest,
-    ModelNotFound,
     Quote,
     ServiceTier,
 )
@@ -26,6 +23,8 @@ from headrace.gateway.auth import cache_salt
 from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
+from headrace.gateway.services import Services
+from headrace.gateway.settle import void_until_done
 from headrace.telemetry import metrics
 from inference.contracts import SEED_BITS, GenerationRequest, Priority, SamplingParams
 from inference.protocol import Hello
@@ -35,8 +34,6 @@ PROMPT_CHARS_PER_TOKEN_MAX = 64
 """Text longer than this per token of context is refused without encoding it."""
 THREADED_ENCODE_CHARS = 4_000
 """Longer prompts are encoded in a thread: encoding takes about 1 ms per 4,000 characters."""
-QUOTE_TTL_S = 1.0
-QUOTES_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +44,6 @@ class Admission:
     limits: LimitState | None
     """None for bulk work, which has no minute limits."""
     generation: GenerationRequest
-
-
-class QuoteCache:
-    """Prices in force, at most `QUOTE_TTL_S` old."""
-
-    def __init__(self) -> None:
-        self._quotes: dict[tuple[UUID, str, ServiceTier], tuple[float, Quote]] = {}
-
-    async def quote(self, organization_id: UUID, model: str, tier: ServiceTier) -> Quote:
-        """The unit prices of a model for a tenant; raises ApiError 404."""
-        key = (organization_id, model, tier)
-        hit = self._quotes.get(key)
-        if hit is not None and hit[0] > time.monotonic():
-            return hit[1]
-        try:
-            quote = await in_database(billing.facade.quote, organization_id, model, tier)
-        except ModelNotFound:
-            raise errors.model_not_found(model) from None
-        if len(self._quotes) >= QUOTES_MAX:
-            self._quotes.clear()
-        self._quotes[key] = (time.monotonic() + QUOTE_TTL_S, quote)
-        return quote
 
 
 async def encode(encoder: PromptEncoder, order: ChatOrder, context_tokens_max: int) -> list[int]:
@@ -101,17 +76,9 @@ def output_tokens_max(order: ChatOrder, quote: Quote, prompt_tokens: int, contex
     return min(order.max_tokens, quote.offer.output_tokens_max)
 
 
-async def admit(
-    caller: Caller,
-    order: ChatOrder,
-    *,
-    quotes: QuoteCache,
-    encoder: PromptEncoder,
-    limiter: RateLimiter,
-    engine: Hello,
-) -> Admission:
+async def admit(caller: Caller, order: ChatOrder, services: Services, engine: Hello) -> Admission:
     """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
-    quote = await quotes.quote(caller.organization_id, order.model, caller.tier)
+    quote = await services.quotes.quote(caller.organization_id, order.model, caller.tier)
     if quote.offer.public_id != engine.model:
         raise errors.overloaded("No engine serves this model right now; try again later.")
     if any(token >= engine.limits.vocab_size for token in order.stop_token_ids):
@@ -120,24 +87,30 @@ async def admit(
             "stop_token_ids",
         )
     context = min(quote.offer.context_tokens_max, engine.limits.request_tokens_max())
-    prompt_ids = await encode(encoder, order, context)
+    prompt_ids = await encode(services.encoder, order, context)
     output_max = output_tokens_max(order, quote, len(prompt_ids), context)
-
-    tokens = len(prompt_ids) + output_max
-    limits: LimitState | None = None
-    if caller.limits is not None:
-        limits = await limiter.reserve(
-            caller.organization_id, caller.request_id, tokens, caller.limits
-        )
-        if limits.refused:
-            metrics.LIMIT_HITS.labels(limits.refused).inc()
-            raise refusal(limits, tokens)
+    limits = await _reserve(services.limiter, caller, len(prompt_ids) + output_max)
     try:
         await _hold(caller, order, quote, len(prompt_ids), output_max)
-    except BaseException:
-        await release(limiter, caller)
+    except errors.ApiError:
+        await release(services.limiter, caller)
         raise
+    except (DatabaseError, InterfaceError) as error:
+        await release(services.limiter, caller)
+        # The answer may have been lost after the commit: a hold that stands is given back.
+        services.spawn(void_until_done(caller.request_id))
+        raise errors.overloaded("The billing database is away; try again shortly.") from error
     return Admission(quote, limits, _generation(caller, order, prompt_ids, output_max))
+
+
+async def _reserve(limiter: RateLimiter, caller: Caller, tokens: int) -> LimitState | None:
+    if caller.limits is None:
+        return None
+    limits = await limiter.reserve(caller.organization_id, caller.request_id, tokens, caller.limits)
+    if limits.refused:
+        metrics.LIMIT_HITS.labels(limits.refused).inc()
+        raise refusal(limits, tokens)
+    return limits
 
 
 async def release(limiter: RateLimiter, caller: Caller) -> None:
@@ -150,24 +123,21 @@ async def _hold(
     caller: Caller, order: ChatOrder, quote: Quote, prompt_tokens: int, output_max: int
 ) -> None:
     with metrics.HOLD_SECONDS.time():
-        try:
-            outcomes: list[HoldOutcome] = await in_database(
-                billing.facade.hold,
-                [
-                    HoldRequest(
-                        request_id=caller.request_id,
-                        organization_id=caller.organization_id,
-                        project_id=caller.project_id,
-                        key_id=caller.key_id,
-                        quote=quote,
-                        model_asked=order.model,
-                        prompt_tokens=prompt_tokens,
-                        output_tokens_max=output_max,
-                    )
-                ],
-            )
-        except (DatabaseError, InterfaceError) as error:
-            raise errors.overloaded("The billing database is away; try again shortly.") from error
+        outcomes: list[HoldOutcome] = await in_database(
+            billing.facade.hold,
+            [
+                HoldRequest(
+                    request_id=caller.request_id,
+                    organization_id=caller.organization_id,
+                    project_id=caller.project_id,
+                    key_id=caller.key_id,
+                    quote=quote,
+                    model_asked=order.model,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens_max=output_max,
+                )
+            ],
+        )
     match outcomes[0].refusal:
         case None:
             return

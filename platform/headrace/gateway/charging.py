@@ -25,11 +25,15 @@ class Cause(enum.StrEnum):
     DRAINING = "draining"
     TIMED_OUT = "timed_out"
     ENGINE_LOST = "engine_lost"
+    FAULT = "fault"
+    """Something of ours broke while the request was under way."""
     SUPERSEDED = "superseded"
     """A bulk answer that came after its lease had passed to somebody else."""
 
 
-OURS = frozenset({Cause.DRAINING, Cause.TIMED_OUT, Cause.ENGINE_LOST, Cause.SUPERSEDED})
+OURS = frozenset(
+    {Cause.DRAINING, Cause.TIMED_OUT, Cause.ENGINE_LOST, Cause.FAULT, Cause.SUPERSEDED}
+)
 REQUEST_TOKENS_MAX = 10**9
 REGULAR = frozenset({FinishReason.STOP, FinishReason.LENGTH})
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import OperationalError, close_old_connections
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -22,7 +22,11 @@ _pool = ThreadPoolExecutor(settings.DATABASE_THREADS_MAX, thread_name_prefix="da
 async def in_database(
     call: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
 ) -> Result:
-    """Runs `call` on a database thread; raises what it raises."""
+    """Runs `call` on a database thread; raises what it raises.
+
+    Raises OperationalError when it has not answered in DATABASE_ANSWER_MAX_S. It may still take
+    effect later, so whatever is called here must bear being repeated.
+    """
 
     def run() -> Result:
         try:
@@ -30,4 +34,8 @@ async def in_database(
         finally:
             close_old_connections()
 
-    return await asyncio.get_running_loop().run_in_executor(_pool, run)
+    try:
+        async with asyncio.timeout(settings.DATABASE_ANSWER_MAX_S):
+            return await asyncio.get_running_loop().run_in_executor(_pool, run)
+    except TimeoutError as error:
+        raise OperationalError("the database does not answer") from error

@@ -6,11 +6,10 @@ point, even before the first byte, cannot leave a hold open or a generation unbi
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
-from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -19,16 +18,15 @@ from django.db import DatabaseError, InterfaceError
 from billing.contracts import Settled, Settlement
 from headrace import errors
 from headrace.gateway import charging
-from headrace.gateway.admission import Admission, QuoteCache, admit, release
+from headrace.gateway.admission import Admission, admit, release
 from headrace.gateway.charging import Cause
 from headrace.gateway.orders import Caller, ChatOrder
-from headrace.gateway.rate_limits import RateLimiter
 from headrace.gateway.request_ids import public_request_id
+from headrace.gateway.services import Services
 from headrace.gateway.settle import settle_until_done, void_until_done
 from headrace.telemetry import metrics
-from inference.client.native import EngineClient, EngineLost, EngineStream, EngineUnavailable
+from inference.client.native import EngineLost, EngineStream, EngineUnavailable
 from inference.contracts import Chunk, Finish, FinishReason, RefusalCode, TokenCounts
-from inference.tokenizer.prompt import PromptEncoder
 
 SETTLE_REPLY_WAIT_S = 5.0
 """A reply ends after its settle; with the database away, it ends after this and settles later."""
@@ -36,26 +34,6 @@ SETTLE_REPLY_WAIT_S = 5.0
 log = structlog.get_logger(__name__)
 
 OnAnswer = Callable[[str, TokenCounts], Awaitable[bool]]
-Result = TypeVar("Result")
-
-
-class Spawn(Protocol):
-    """Starts a task that lives until it is done, whoever stops waiting for it."""
-
-    def __call__(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
-        """The running task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What every request of a process shares. `holds` are those that the process renews."""
-
-    engine: EngineClient
-    encoder: PromptEncoder
-    limiter: RateLimiter
-    quotes: QuoteCache
-    holds: set[UUID]
-    spawn: Spawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +82,8 @@ class Completion:
         self._opened: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._stream: EngineStream | None = None
         self._silence: asyncio.Timeout | None = None
+        self._settling = False
+        self._writing = False
         self._texts: list[str] = []
         self._counts = TokenCounts()
         self._end: End | None = None
@@ -136,11 +116,13 @@ class Completion:
 
     def cancel(self, cause: Cause) -> None:
         """Ends the request early; what was computed until then is still settled. Idempotent."""
-        if self.cause is not None or self._end is not None:
+        if self.cause is not None or self._settling or self._end is not None:
             return
         self.cause = cause
         if self._stream is not None:
-            self._stream.abort()
+            # An engine that does not even read will be timed out.
+            with contextlib.suppress(EngineUnavailable):
+                self._stream.abort()
         if self._silence is not None:
             now = asyncio.get_running_loop().time()
             self._silence.reschedule(now + settings.ABORT_TIMEOUT_S)
@@ -164,49 +146,57 @@ class Completion:
         services, request_id = self._services, self.caller.request_id
         if not services.engine.connected or services.engine.hello is None:
             raise errors.overloaded("No engine is available; try again shortly.")
-        admission = await admit(
-            self.caller,
-            self.order,
-            quotes=services.quotes,
-            encoder=services.encoder,
-            limiter=services.limiter,
-            engine=services.engine.hello,
-        )
+        admission = await admit(self.caller, self.order, services, services.engine.hello)
         services.holds.add(request_id)
         try:
-            if self.cause is not None:
-                await self._give_back()
-                raise cause_error(self.cause)
-            try:
-                self._stream = services.engine.submit(admission.generation)
-            except EngineUnavailable:
-                await self._give_back()
-                raise errors.overloaded("No engine is available; try again shortly.") from None
-            self._opened.set_result(admission)
-            finish = await self._follow(self._stream)
-            if finish is not None and finish.reason is FinishReason.REFUSED:
-                await self._give_back()
-                services.engine.ack([finish.request_id])
-                self._finish(finish.reason, None, refused_by_engine(finish))
-                return
-            await self._settle(admission, finish)
+            await self._carry(admission)
+        except (errors.ApiError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("request failed", request_id=public_request_id(request_id))
+            self._fail(errors.engine_failed("Internal error."))
+            await self._abandon(admission)
         finally:
-            services.holds.discard(request_id)
+            if not self._writing:
+                services.holds.discard(request_id)
+
+    async def _carry(self, admission: Admission) -> None:
+        """From the hold to the settle; raises ApiError when no engine takes the request."""
+        services = self._services
+        if self.cause is not None:
+            await self._give_back()
+            raise cause_error(self.cause)
+        try:
+            self._stream = services.engine.submit(admission.generation)
+        except EngineUnavailable:
+            await self._give_back()
+            raise errors.overloaded("No engine is available; try again shortly.") from None
+        self._opened.set_result(admission)
+        finish = await self._follow(self._stream)
+        if finish is not None and finish.reason is FinishReason.REFUSED:
+            await self._give_back()
+            services.engine.ack([finish.request_id])
+            self._finish(finish.reason, None, refused_by_engine(finish))
+            return
+        await self._settle(admission, finish)
+
+    async def _abandon(self, admission: Admission) -> None:
+        """Something of ours broke between hold and settle: nobody pays for more than he got."""
+        if self._writing:
+            return
+        if self._stream is None:
+            await self._give_back()
+            return
+        with contextlib.suppress(EngineUnavailable):
+            self._stream.abort()
+        self.cause = Cause.FAULT
+        await self._settle(admission, None)
 
     async def _follow(self, stream: EngineStream) -> Finish | None:
         """Passes text on until the engine's finish; None when the engine is lost or silent."""
         while True:
-            events: AsyncIterator[Chunk | Finish] = aiter(stream)
             try:
-                async with asyncio.timeout(settings.ENGINE_SILENCE_MAX_S) as self._silence:
-                    if self.cause is not None:
-                        self._silence.reschedule(
-                            asyncio.get_running_loop().time() + settings.ABORT_TIMEOUT_S
-                        )
-                    async for event in events:
-                        finish = self._pass_on(event)
-                        if finish is not None:
-                            return finish
+                return await self._listen(stream)
             except EngineLost:
                 self.cause = self.cause or Cause.ENGINE_LOST
                 return None
@@ -217,21 +207,35 @@ class Completion:
                     return None
                 self.cancel(Cause.TIMED_OUT)
 
-    def _pass_on(self, event: Chunk | Finish) -> Finish | None:
+    async def _listen(self, stream: EngineStream) -> Finish:
+        """Raises TimeoutError when the engine says nothing for too long, and EngineLost."""
+        patience_s = (
+            settings.ENGINE_SILENCE_MAX_S if self.cause is None else settings.ABORT_TIMEOUT_S
+        )
+        try:
+            async with asyncio.timeout(patience_s) as self._silence:
+                async for event in stream:
+                    self._pass_on(event)
+                    if isinstance(event, Finish):
+                        return event
+        finally:
+            self._silence = None
+        raise AssertionError("a stream ends with a finish or a loss")
+
+    def _pass_on(self, event: Chunk | Finish) -> None:
         if event.counts.completion and not self._counts.completion:
             metrics.TIME_TO_FIRST_TOKEN.observe(time.monotonic() - self._arrived)
         self._counts = event.counts
         if event.text:
             self._texts.append(event.text)
             self._news.set()
-        if isinstance(event, Finish):
-            return event
         if self._silence is not None and self.cause is None:
             now = asyncio.get_running_loop().time()
             self._silence.reschedule(now + settings.ENGINE_SILENCE_MAX_S)
-        return None
 
     async def _settle(self, admission: Admission, finish: Finish | None) -> None:
+        # From here on nothing that happens to the client changes what is charged or said.
+        self._settling = True
         request_id, model = self.caller.request_id, admission.quote.offer.public_id
         if finish is None:
             assert self.cause is not None
@@ -255,6 +259,7 @@ class Completion:
                 self.cause,
                 all_or_nothing=self._on_answer is not None,
             )
+        self._writing = True
         writing = self._services.spawn(self._write(settlement, finish))
         done, _ = await asyncio.wait({writing}, timeout=SETTLE_REPLY_WAIT_S)
         settled = writing.result() if done else None
@@ -267,7 +272,6 @@ class Completion:
         return await self._on_answer("".join(self._texts), finish.counts)
 
     async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
-        self._services.holds.add(settlement.request_id)
         try:
             settled = await settle_until_done(settlement)
         finally:
@@ -283,7 +287,8 @@ class Completion:
 
     async def _give_back(self) -> None:
         await release(self._services.limiter, self.caller)
-        await void_until_done(self.caller.request_id)
+        voiding = self._services.spawn(void_until_done(self.caller.request_id))
+        await asyncio.wait({voiding}, timeout=SETTLE_REPLY_WAIT_S)
 
     def _error(self, finish: Finish | None) -> errors.ApiError | None:
         if self.cause is not None:
@@ -317,6 +322,8 @@ def cause_error(cause: Cause) -> errors.ApiError:
             return errors.timed_out("The engine did not answer in time.")
         case Cause.ENGINE_LOST:
             return errors.engine_failed("The engine died while computing this request.")
+        case Cause.FAULT:
+            return errors.engine_failed("Internal error.")
         case Cause.CLIENT_GONE | Cause.SUPERSEDED:
             return errors.ApiError(499, "The request was cancelled.", code="cancelled")
 

@@ -18,12 +18,13 @@ from django.db import DatabaseError, InterfaceError
 import billing.facade
 import tenants.facade
 from headrace import errors
-from headrace.gateway.admission import QuoteCache
 from headrace.gateway.charging import Cause
 from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, ChatOrder
-from headrace.gateway.pipeline import Completion, OnAnswer, Services
+from headrace.gateway.pipeline import Completion, OnAnswer
+from headrace.gateway.quotes import QuoteCache
 from headrace.gateway.rate_limits import RateLimiter
+from headrace.gateway.services import Services
 from headrace.gateway.settle import settle_orphans
 from headrace.telemetry import metrics
 from inference.client.native import EngineClient
@@ -128,6 +129,8 @@ class GatewayRuntime:
                 await work()
             except (DatabaseError, InterfaceError) as error:
                 log.warning("watch postponed: database away", error=str(error).strip())
+            except Exception:  # a process edge: the next round must come whatever this one met
+                log.exception("watch failed")
 
     async def _renew(self) -> None:
         if self._services.holds:

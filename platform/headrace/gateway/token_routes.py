@@ -6,8 +6,10 @@ JSON, and names the right path when the base URL was pasted wrongly.
 
 from collections.abc import Awaitable, Callable, Mapping
 
+import structlog
+
 from headrace import errors
-from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.http import Message, Receive, Scope, Send, encode_headers, send_json
 from headrace.gateway.openai import models_route
 from headrace.gateway.openai.chat_route import chat_completions
 from headrace.gateway.openai.models_route import models
@@ -15,6 +17,7 @@ from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.tickets import issue_ticket
 
+log = structlog.get_logger(__name__)
 Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
 
 ROUTES: Mapping[str, tuple[str, Route]] = {
@@ -54,7 +57,29 @@ async def token_routes(runtime: GatewayRuntime, scope: Scope, receive: Receive, 
         error = errors.ApiError(405, f"Not allowed to {method} on {path}; use {found[0]}.")
         await _refuse(send, error, {"allow": found[0]})
     else:
-        await found[1](runtime, scope, receive, send)
+        await _answer(found[1], runtime, scope, receive, send)
+
+
+async def _answer(
+    route: Route, runtime: GatewayRuntime, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Runs a route; what it did not expect becomes an error in the dialect all the same."""
+    started = False
+
+    async def watched_send(message: Message) -> None:
+        nonlocal started
+        started = True
+        await send(message)
+
+    try:
+        await route(runtime, scope, receive, watched_send)
+    except Exception as error:  # a process edge: the client must get an answer it can read
+        known = errors.from_domain(error)
+        if known is None:
+            log.exception("route failed", path=scope["path"][:200])
+        if started:
+            raise
+        await _refuse(send, known or errors.engine_failed("Internal error."))
 
 
 def _misplaced(path: str) -> str | None:

@@ -7,9 +7,12 @@ with a key or a single-use ticket; never by the query string.
 """
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
@@ -21,7 +24,7 @@ from headrace import errors
 from headrace.gateway import tickets
 from headrace.gateway.auth import identify_secret, secret_from_headers
 from headrace.gateway.charging import Cause
-from headrace.gateway.http import header
+from headrace.gateway.http import decode_json, header
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.openai.chat_response import ChatFraming, usage
 from headrace.gateway.orders import Caller
@@ -34,27 +37,37 @@ from tenants.contracts import KeyIdentity
 SUBPROTOCOL = "headrace.v1"
 """The marker that a client offers beside its key; only the marker is echoed."""
 ID_CHARS_MAX = 128
+IDLE_CHECK_S = 1.0
 
 CLOSE_BAD_MESSAGE = 4400
 CLOSE_UNAUTHORIZED = 4401
-CLOSE_FORBIDDEN_ORIGIN = 4403
+CLOSE_FORBIDDEN = 4403
 CLOSE_DUPLICATE_ID = 4409
 CLOSE_TOO_MANY = 4429
 CLOSE_DRAINING = 4503
+
+
+CLOSE_IDLE = 1001
+CLOSE_WAIT_S = 5.0
+"""How long a close may wait for a client that reads nothing; then the kernel's time-out ends it."""
 
 
 class _BadMessage(Exception):
     """The client does not speak the protocol of this socket."""
 
 
+class _ClientGone(Exception):
+    """The client has closed its side, or takes no bytes."""
+
+
 class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     """One socket of one key."""
 
     runtime: GatewayRuntime
-    identity: KeyIdentity
+    identity: KeyIdentity | None = None
 
     async def connect(self) -> None:
-        """Authenticates before it accepts; refuses with the close code that says why."""
+        """Authenticates before it serves; refuses with the close code that says why."""
         self._running: dict[str, Completion] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
@@ -62,27 +75,16 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         self._idle: asyncio.Task[None] | None = None
         self.runtime = self.scope["runtime"]
         subprotocols = self.scope.get("subprotocols") or []
-        marker = SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
-        # Accepted first where it has to be refused: a close code reaches the client only after
-        # the handshake.
-        try:
-            _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
-            self.identity = await self._identify(subprotocols)
-        except errors.ApiError as error:
-            await self.accept(marker)
-            forbidden = error.status == 403
-            await self.close(CLOSE_FORBIDDEN_ORIGIN if forbidden else CLOSE_UNAUTHORIZED)
+        refused, identity = await self._admit(subprotocols)
+        # Accepted also where it is refused: a close code reaches the client only after the
+        # handshake.
+        await self.accept(SUBPROTOCOL if SUBPROTOCOL in subprotocols else None)
+        if refused is not None:
+            await self._close(refused)
             return
-        except (DatabaseError, InterfaceError):
-            await self.accept(marker)
-            await self.close(CLOSE_DRAINING)
-            return
-        if self.runtime.draining:
-            await self.accept(marker)
-            await self.close(CLOSE_DRAINING)
-            return
-        await self.accept(marker)
-        self.runtime.watched_keys[self] = (self.identity.key_id, self._revoked)
+        assert identity is not None
+        self.identity = identity
+        self.runtime.watched_keys[self] = (identity.key_id, self._revoked)
         self._idle = asyncio.ensure_future(self._close_when_idle())
 
     async def disconnect(self, code: int) -> None:
@@ -90,8 +92,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         self.runtime.watched_keys.pop(self, None)
         if self._idle is not None:
             self._idle.cancel()
-        for completion in list(self._running.values()):
-            completion.cancel(Cause.CLIENT_GONE)
+        self._cancel_all(Cause.CLIENT_GONE)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Starts or cancels a request and returns at once."""
@@ -99,21 +100,37 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             return
         self._last_heard = time.monotonic()
         try:
-            message = _message(text_data if text_data is not None else bytes_data)
+            message = _message(text_data.encode() if text_data is not None else bytes_data or b"")
         except _BadMessage:
-            await self.close(CLOSE_BAD_MESSAGE)
+            await self._close(CLOSE_BAD_MESSAGE)
             return
         identifier = message["id"]
         if message["type"] == "cancel":
             if identifier in self._running:
                 self._running[identifier].cancel(Cause.CLIENT_GONE)
         elif identifier in self._running:
-            await self.close(CLOSE_DUPLICATE_ID)
+            await self._close(CLOSE_DUPLICATE_ID)
         elif len(self._running) >= settings.WEBSOCKET_REQUESTS_MAX:
             metrics.LIMIT_HITS.labels("websocket_requests").inc()
-            await self.close(CLOSE_TOO_MANY)
+            await self._close(CLOSE_TOO_MANY)
         else:
-            await self._create(identifier, message["body"])
+            self._create(identifier, message["body"], self.identity)
+
+    async def _admit(self, subprotocols: list[str]) -> tuple[int | None, KeyIdentity | None]:
+        """The close code of a refusal, or the identity."""
+        try:
+            _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
+            identity = await self._identify(subprotocols)
+        except (DatabaseError, InterfaceError):
+            return CLOSE_DRAINING, None
+        except errors.ApiError as error:
+            codes = {403: CLOSE_FORBIDDEN, 503: CLOSE_DRAINING}
+            return codes.get(error.status, CLOSE_UNAUTHORIZED), None
+        sockets = sum(key == identity.key_id for key, _ in self.runtime.watched_keys.values())
+        if sockets >= settings.WEBSOCKETS_PER_KEY_MAX:
+            metrics.LIMIT_HITS.labels("websockets_per_key").inc()
+            return CLOSE_TOO_MANY, None
+        return (CLOSE_DRAINING if self.runtime.draining else None), identity
 
     async def _identify(self, subprotocols: list[str]) -> KeyIdentity:
         offered = [name for name in subprotocols if name != SUBPROTOCOL]
@@ -127,82 +144,105 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             )
         )
 
-    async def _create(self, identifier: str, body: Any) -> None:
+    def _create(self, identifier: str, body: Any, identity: KeyIdentity) -> None:
         request_id = new_request_id()
         try:
             # This door always streams, whatever the body says of it.
             order = parse_chat_request({**body, "stream": True} if isinstance(body, dict) else body)
-            completion = self.runtime.complete(Caller.interactive(self.identity, request_id), order)
+            completion = self.runtime.complete(Caller.interactive(identity, request_id), order)
         except errors.ApiError as error:
-            await self._error(identifier, error, request_id)
+            self._keep(self._refuse(identifier, error, request_id))
             return
         self._running[identifier] = completion
         framing = ChatFraming(request_id, int(time.time()), order.model, order.include_usage)
-        task = asyncio.ensure_future(self._follow(identifier, completion, framing))
+        self._keep(self._follow(identifier, completion, framing))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _refuse(self, identifier: str, error: errors.ApiError, request_id: UUID) -> None:
+        with contextlib.suppress(_ClientGone):
+            await self._error(identifier, error, request_id)
+
     async def _follow(self, identifier: str, completion: Completion, framing: ChatFraming) -> None:
-        request_id = completion.caller.request_id
+        """Sends one request's events; whatever happens to the socket, the request does not stay."""
         try:
-            await completion.opened()
-            opened = False
-            while True:
-                event = await completion.next_event()
-                if isinstance(event, End):
-                    break
-                if not opened:
-                    await self._send(identifier, "chunk", framing.opening())
-                    opened = True
-                await self._send(identifier, "chunk", framing.text(event.text))
-                completion.delivered = event.counts
-            if event.error is not None:
-                await self._error(identifier, event.error, request_id)
+            await self._send_events(identifier, completion, framing)
+        except errors.ApiError as error:
+            await self._refuse(identifier, error, completion.caller.request_id)
+        except _ClientGone:
+            # One write that nobody takes means that nobody takes the others either.
+            self._cancel_all(Cause.CLIENT_GONE)
+            await self._close(CLOSE_BAD_MESSAGE)
+        finally:
+            completion.cancel(Cause.CLIENT_GONE)
+            self._running.pop(identifier, None)
+
+    async def _send_events(
+        self, identifier: str, completion: Completion, framing: ChatFraming
+    ) -> None:
+        await completion.opened()
+        opened = False
+        while True:
+            event = await completion.next_event()
+            if isinstance(event, End) and event.error is not None:
+                await self._error(identifier, event.error, completion.caller.request_id)
                 return
             if not opened:
                 await self._send(identifier, "chunk", framing.opening())
-            await self._send(identifier, "chunk", framing.closing(event.reason))
-            if framing.include_usage:
-                await self._send(identifier, "chunk", framing.usage(event.counts))
-            await self._send(identifier, "done", done(request_id, event))
-        except errors.ApiError as error:
-            await self._error(identifier, error, request_id)
-        except TimeoutError:
-            completion.cancel(Cause.CLIENT_GONE)
-            await self.close(CLOSE_BAD_MESSAGE)
-        finally:
-            self._running.pop(identifier, None)
+                opened = True
+            if isinstance(event, End):
+                break
+            await self._send(identifier, "chunk", framing.text(event.text))
+            completion.delivered = event.counts
+        await self._send(identifier, "chunk", framing.closing(event.reason))
+        if framing.include_usage:
+            await self._send(identifier, "chunk", framing.usage(event.counts))
+        await self._send(identifier, "done", done(completion.caller.request_id, event))
 
-    async def _error(self, identifier: str, error: errors.ApiError, request_id: Any) -> None:
+    async def _error(self, identifier: str, error: errors.ApiError, request_id: UUID) -> None:
         data = {**error.body(), "request_id": public_request_id(request_id)}
         await self._send(identifier, "error", data)
 
     async def _send(self, identifier: str, event: str, data: Any) -> None:
-        """Raises TimeoutError when the client takes nothing for STREAM_WRITE_TIMEOUT_S."""
+        """Raises _ClientGone, also when the client takes nothing for STREAM_WRITE_TIMEOUT_S."""
         text = msgspec.json.encode({"id": identifier, "event": event, "data": data}).decode()
-        async with self._sending, asyncio.timeout(settings.STREAM_WRITE_TIMEOUT_S):
-            await self.send(text_data=text)
+        try:
+            async with asyncio.timeout(settings.STREAM_WRITE_TIMEOUT_S), self._sending:
+                await self.send(text_data=text)
+        except (TimeoutError, OSError, RuntimeError):
+            # uvicorn raises OSError for a dead client, RuntimeError for one already closed.
+            raise _ClientGone from None
+
+    async def _close(self, code: int) -> None:
+        with contextlib.suppress(TimeoutError, OSError, RuntimeError):
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await self.close(code)
+
+    def _cancel_all(self, cause: Cause) -> None:
+        for completion in list(self._running.values()):
+            completion.cancel(cause)
 
     def _revoked(self) -> None:
-        for completion in list(self._running.values()):
-            completion.cancel(Cause.KEY_REVOKED)
-        self.runtime.spawn(self.close(CLOSE_UNAUTHORIZED))
+        self._cancel_all(Cause.KEY_REVOKED)
+        self._keep(self._close(CLOSE_UNAUTHORIZED))
 
     async def _close_when_idle(self) -> None:
         while True:
-            idle_s = time.monotonic() - self._last_heard
+            await asyncio.sleep(IDLE_CHECK_S)
             if self._running:
-                idle_s = 0.0
-            if self.runtime.draining and not self._running:
-                await self.close(CLOSE_DRAINING)
+                continue
+            if self.runtime.draining:
+                await self._close(CLOSE_DRAINING)
                 return
-            if idle_s >= settings.WEBSOCKET_IDLE_TIMEOUT_S:
-                await self.close(1001)
+            if time.monotonic() - self._last_heard >= settings.WEBSOCKET_IDLE_TIMEOUT_S:
+                await self._close(CLOSE_IDLE)
                 return
-            await asyncio.sleep(1.0)
 
 
-def done(request_id: Any, end: End) -> dict[str, Any]:
+def done(request_id: UUID, end: End) -> dict[str, Any]:
     """The data of a `done` event: usage and what it cost."""
     charge_pico = end.settled.charge_pico if end.settled else None
     return {
@@ -214,10 +254,10 @@ def done(request_id: Any, end: End) -> dict[str, Any]:
     }
 
 
-def _message(data: str | bytes | None) -> dict[str, Any]:
+def _message(data: bytes) -> dict[str, Any]:
     try:
-        message = msgspec.json.decode(data or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = decode_json(data)
+    except errors.ApiError:
         raise _BadMessage from None
     if not isinstance(message, dict) or message.get("type") not in ("create", "cancel"):
         raise _BadMessage
@@ -233,5 +273,9 @@ def _check_origin(origin: str | None, host: str | None) -> None:
     """Browsers send an Origin; only our own pages may open sockets from there."""
     if origin is None:
         return
-    if urlsplit(origin).netloc != (host or ""):
+    try:
+        place = urlsplit(origin).netloc
+    except ValueError:
+        place = ""
+    if not place or place != host:
         raise errors.ApiError(403, "This origin may not open a socket here.")

@@ -1,0 +1,34 @@
+"""What all requests of a process share: made by the runtime, read by admission and pipeline."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from headrace.gateway.quotes import QuoteCache
+from headrace.gateway.rate_limits import RateLimiter
+from inference.client.native import EngineClient
+from inference.tokenizer.prompt import PromptEncoder
+
+Result = TypeVar("Result")
+
+
+class Spawn(Protocol):
+    """Starts a task that lives until it is done, whoever stops waiting for it."""
+
+    def __call__(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        """The running task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """`holds` are those that this process renews, and whose finishes it settles itself: from the
+    hold's birth until its settle or void is written."""
+
+    engine: EngineClient
+    encoder: PromptEncoder
+    limiter: RateLimiter
+    quotes: QuoteCache
+    holds: set[UUID]
+    spawn: Spawn
