@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from inference.client.address import socket_address
 from inference.client.orphans import Orphans
 from inference.client.stream import EngineLost, EngineStream
 from inference.contracts import EngineStats, Finish, FinishReason, GenerationRequest
@@ -34,6 +33,7 @@ from inference.protocol import (
     encode,
     read_from_engine,
 )
+from inference.socket_address import socket_address
 
 __all__ = ["EngineClient", "EngineLost", "EngineStream", "EngineUnavailable"]
 

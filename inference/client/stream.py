@@ -7,7 +7,7 @@ connection. Fed by the client, read by whoever submitted the request.
 import asyncio
 from collections.abc import Callable
 
-from inference.client.chunk_buffer import ChunkBuffer
+from inference.chunk_buffer import ChunkBuffer
 from inference.contracts import Chunk, Finish, TokenCounts
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from inference.client.chunk_buffer import ChunkBuffer
+from inference.chunk_buffer import ChunkBuffer
 from inference.contracts import Chunk, EngineStats, Finish, GenerationRequest, TokenCounts
 from inference.protocol import (
     CREDIT_FRAMES,

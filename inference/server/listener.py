@@ -9,7 +9,7 @@ import socket
 import stat
 from pathlib import Path
 
-from inference.client.address import socket_address
+from inference.socket_address import socket_address
 
 BACKLOG = 64
 CONNECT_S = 2.0
