@@ -5,11 +5,12 @@ gateway runtime of its own from its start to its end.
 """
 
 import os
+import sys
 from typing import Any
 
 import structlog
 from celery import Celery
-from celery.signals import setup_logging, worker_ready, worker_shutdown
+from celery.signals import beat_init, setup_logging, worker_ready, worker_shutdown
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 
@@ -31,6 +32,18 @@ def _start_gateway(**_: Any) -> None:
     from headrace.gateway.batch_port import batch_port
 
     batch_port.start()
+    _say("worker_ready")
+
+
+@beat_init.connect
+def _beat_started(**_: Any) -> None:
+    _say("beat_ready")
+
+
+def _say(event: str) -> None:
+    """The supervisor waits for these lines, so no log level silences them."""
+    sys.stderr.write(f"event={event}\n")
+    sys.stderr.flush()
 
 
 @worker_shutdown.connect

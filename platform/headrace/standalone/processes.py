@@ -5,15 +5,22 @@ and stop them in reverse. Each process gets the secrets it needs and no others.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.standalone.data_folder import REPOSITORY, DataFolder
+from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
 from headrace.standalone.embedded_servers import Addresses
 
 START_TIMEOUT_S = 120
+DRAIN_DEFAULT_S = 20
+ABORT_DEFAULT_S = 30
+CLOSE_GRACE_S = 10
+"""What a process may take beyond its own deadlines before it is killed."""
+ROOT_WARNING = "You're running the worker with superuser privileges"
+"""Celery's, meant for pickled messages; ours are JSON, from a broker with a password."""
 SECRET_VARIABLES = frozenset(
     {
         "DATABASE_URL",
@@ -58,6 +65,8 @@ class ProcessSpec:
     environment: Mapping[str, str]
     ready: Readiness
     stop_grace_s: float
+    hint: str = ""
+    """What of the operator's making may be why it does not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +85,18 @@ class House:
         return f"http://127.0.0.1:{self.web_port}/v1"
 
 
-def engine_threads() -> int:
-    """A core is left to the web: a second busy thread on it would stall every step."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
-
-
 def process_specs(house: House) -> tuple[ProcessSpec, ...]:
-    """Engine, web, worker and beat, in starting order."""
+    """Engine, web, worker and beat, in starting order. Raises SetUpError for a bad variable."""
     python = sys.executable
     celery = (python, "-m", "celery", "--quiet", "-A", "headrace.celery")
     app = django_environment(house) | {"DATABASE_URL": house.addresses.database_url}
     worker = app | {"DATABASE_HOUSEKEEPER_URL": house.addresses.database_housekeeper_url}
-    drain_s = float(house.extra.get("HEADRACE_DRAIN_TIMEOUT_S") or 20)
+    worker["PYTHONWARNINGS"] = ",".join(
+        filter(None, [worker.get("PYTHONWARNINGS"), f"ignore:{ROOT_WARNING}"])
+    )
+    drain_s = _seconds(house, "HEADRACE_DRAIN_TIMEOUT_S", DRAIN_DEFAULT_S)
+    abort_s = _seconds(house, "HEADRACE_ABORT_TIMEOUT_S", ABORT_DEFAULT_S)
+    engine_options = _variable(house, "HEADRACE_ENGINE_OPTIONS")
     return (
         ProcessSpec(
             "engine",
@@ -95,32 +104,34 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
                 *(python, "-m", "inference.server", "--bundle", str(house.bundle)),
                 *("--socket", str(house.folder.engine_socket)),
                 *("--journal", str(house.folder.journal)),
-                *("--threads", str(engine_threads()), "--drain-s", str(int(drain_s))),
+                *("--drain-s", str(drain_s), *_words("HEADRACE_ENGINE_OPTIONS", engine_options)),
             ),
             _plain_environment(house),
             SocketAccepts(house.folder.engine_socket),
-            drain_s + 10,
+            drain_s + CLOSE_GRACE_S,
+            f"HEADRACE_ENGINE_OPTIONS is {engine_options!r}" if engine_options else "",
         ),
         ProcessSpec(
             "web",
             (python, "-m", "headrace.lifecycle.serve", "--port", str(house.web_port)),
             app,
             HttpAnswers(f"http://127.0.0.1:{house.web_port}/readyz"),
-            drain_s + 10,
+            # Streams that outlast the drain are aborted then, and each gets its error event.
+            drain_s + abort_s + CLOSE_GRACE_S,
         ),
         ProcessSpec(
             "worker",
             (*celery, "worker", "--pool", "threads", "--concurrency", "2", "--loglevel", "INFO"),
             worker,
-            LineLogged(" ready."),
-            drain_s + 10,
+            LineLogged("event=worker_ready"),
+            drain_s + CLOSE_GRACE_S,
         ),
         ProcessSpec(
             "beat",
             (*celery, "beat", "--loglevel", "INFO"),
             app,
-            LineLogged("beat: Starting"),
-            10,
+            LineLogged("event=beat_ready"),
+            CLOSE_GRACE_S,
         ),
     )
 
@@ -141,6 +152,24 @@ def django_environment(house: House) -> dict[str, str]:
     }
 
 
+def _variable(house: House, name: str) -> str:
+    return house.extra.get(name) or os.environ.get(name) or ""
+
+
+def _seconds(house: House, name: str, default: int) -> int:
+    text = _variable(house, name)
+    if text and not text.isdecimal():
+        raise SetUpError(f"{name} must be a whole number of seconds, not {text!r}")
+    return int(text or default)
+
+
+def _words(name: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SetUpError(f"{name} cannot be split into words ({error}): {text!r}") from error
+
+
 def _plain_environment(house: House) -> dict[str, str]:
     """Ours without the secrets, and where things lie."""
     kept = {key: value for key, value in os.environ.items() if key not in SECRET_VARIABLES}
@@ -151,5 +180,4 @@ def _plain_environment(house: House) -> dict[str, str]:
         "HEADRACE_DATA": str(house.folder.root),
         "HEADRACE_ENGINE_SOCKET": str(house.folder.engine_socket),
         "HEADRACE_MODEL_BUNDLE": str(house.bundle),
-        "HEADRACE_PORT": str(house.web_port),
     }

@@ -5,7 +5,6 @@ owns the embedded servers too; it never restarts anything by itself.
 """
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from headrace.standalone.processes import (
     process_specs,
     set_up_environment,
 )
+from inference.socket_address import socket_address
 
 POLL_S = 0.05
 SET_UP_TIMEOUT_S = 300
@@ -108,8 +108,10 @@ class RunningHouse:
         while not (seen.is_set() if seen is not None else _answers(spec)):
             for each in (*self._servers.children(), child):
                 if each.exit_code is not None:
+                    hint = f"\n{spec.hint}" if spec.hint and each is child else ""
                     raise SetUpError(
-                        f"{spec.name} did not start: {each.name} ended, {describe_death(each)}"
+                        f"{spec.name} did not start: {each.name} ended, "
+                        f"{describe_death(each)}{hint}"
                     )
             if time.monotonic() > deadline:
                 tail = "\n".join(child.last_lines())
@@ -151,13 +153,10 @@ def _answers(spec: ProcessSpec) -> bool:
 
 
 def _socket_accepts(ready: SocketAccepts) -> bool:
-    """Connects through the folder's descriptor: a unix socket path has 107 bytes at most."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        folder = os.open(ready.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            probe.connect(f"/proc/self/fd/{folder}/{ready.path.name}")
+            with socket_address(ready.path) as address:
+                probe.connect(address)
         except OSError:
             return False
-        finally:
-            os.close(folder)
     return True

@@ -22,8 +22,9 @@ from types import FrameType
 from headrace.standalone.data_folder import DataFolder, SetUpError
 from headrace.standalone.embedded_servers import EmbeddedServers, refuse_if_busy
 from headrace.standalone.model_fetch import fetch_model
-from headrace.standalone.processes import House, engine_threads
+from headrace.standalone.processes import House
 from headrace.standalone.running_house import RunningHouse, describe_death
+from inference.tokenizer.bundle import BundleInvalid, load_bundle
 
 WATCH_S = 0.2
 PROOF_TIMEOUT_S = 120
@@ -86,25 +87,21 @@ def house_running(
     """A whole house, seeded and ready; stopped in reverse order on the way out, however that is.
 
     `say` hears what is being done, `echo` each line of each process. Raises SetUpError before
-    anything starts when the data folder or the port is taken.
+    anything starts when the data folder or the port is taken, or a variable makes no sense.
     """
     folder.create()
     refuse_if_busy(folder)
     refuse_if_taken(port)
     bundle = bundle_named() or fetch_model(folder, report=say)
     servers = EmbeddedServers(folder, environment=os.environ, echo=echo)
-    try:
-        say("starting PostgreSQL and Valkey")
-        addresses = servers.start(purpose)
-    except BaseException:
-        servers.stop()
-        raise
-    house = House(folder, addresses, bundle, port, {})
+    house = House(folder, servers.addresses(), bundle, port, {})
     running = RunningHouse(house, servers, echo=echo)
     try:
+        say("starting PostgreSQL and Valkey")
+        servers.start(purpose)
         say("migrating the database and seeding the demo tenants")
         running.set_up()
-        say(f"starting the engine on {engine_threads()} compute thread(s)")
+        say("starting engine, web, worker and beat")
         running.start_all()
         yield running
     finally:
@@ -161,9 +158,17 @@ def refuse_if_taken(port: int) -> None:
 
 
 def bundle_named() -> Path | None:
-    """The bundle that HEADRACE_MODEL_BUNDLE names, in place of the default model."""
+    """The bundle that HEADRACE_MODEL_BUNDLE names, in place of the default model.
+
+    Raises SetUpError when it is none.
+    """
     named = os.environ.get("HEADRACE_MODEL_BUNDLE")
-    return Path(named) if named else None
+    if not named:
+        return None
+    try:
+        return load_bundle(Path(named).resolve()).folder
+    except BundleInvalid as error:
+        raise SetUpError(f"HEADRACE_MODEL_BUNDLE names no usable bundle: {error}") from error
 
 
 def prove(house: House) -> str:
