@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DATA_FOLDER = Path(os.environ.get("HEADRACE_DATA", REPOSITORY / ".data")).resolve()
+DATA_FOLDER = Path(os.environ.get("HEADRACE_DATA") or REPOSITORY / ".data").resolve()
 
 
 def _integer(name: str, default: int) -> int:

@@ -1,11 +1,11 @@
-"""Entry point of the Makefile: `python -m headrace.standalone up | demo | fetch-model`."""
+"""Entry point of the Makefile: `python -m headrace.standalone up | demo`."""
 
 import sys
 
-from headrace.standalone.data_folder import DataFolder, SetUpError
+from headrace.standalone.data_folder import SetUpError
 from headrace.standalone.environment_file import load_environment_file
 
-USAGE = "usage: python -m headrace.standalone up | demo | fetch-model"
+USAGE = "usage: python -m headrace.standalone up | demo"
 
 
 def main(arguments: list[str]) -> int:
@@ -19,13 +19,6 @@ def main(arguments: list[str]) -> int:
             from headrace.standalone.demo import demo
 
             return demo()
-        case ["fetch-model"]:
-            from headrace.standalone.model_fetch import fetch_model
-
-            folder = DataFolder.from_environment()
-            folder.create()
-            print(fetch_model(folder))
-            return 0
         case _:
             print(USAGE, file=sys.stderr)
             return 2

@@ -37,9 +37,14 @@ class DataFolder:
     root: Path
 
     @classmethod
-    def from_environment(cls, default: Path = REPOSITORY / ".data") -> "DataFolder":
-        """The folder that HEADRACE_DATA names, or `default`."""
-        return cls(Path(os.environ.get("HEADRACE_DATA") or default).resolve())
+    def from_environment(cls) -> "DataFolder":
+        """The folder that HEADRACE_DATA names, or `.data` of the repository."""
+        return cls(Path(os.environ.get("HEADRACE_DATA") or REPOSITORY / ".data").resolve())
+
+    @classmethod
+    def of_demo(cls) -> "DataFolder":
+        """The folder that HEADRACE_DEMO_DATA names, or `.demo`; never that of `make up`."""
+        return cls(Path(os.environ.get("HEADRACE_DEMO_DATA") or REPOSITORY / ".demo").resolve())
 
     @property
     def postgres(self) -> Path:

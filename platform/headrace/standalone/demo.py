@@ -1,4 +1,4 @@
-"""`make demo`: a house of its own in `.demo/`, and a story told by stock clients against it.
+"""`make demo`: a house of its own, in `.demo/`, and a story told by stock clients against it.
 
 Runs the steps of `demo_story` in order, stops at the first that does not come out as told, and
 says which. Called by `python -m headrace.standalone demo`; leaves `make up`'s data alone.
@@ -6,7 +6,7 @@ says which. Called by `python -m headrace.standalone demo`; leaves `make up`'s d
 
 import os
 
-from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
+from headrace.standalone.data_folder import DataFolder, SetUpError
 from headrace.standalone.loopback_server import free_port
 from headrace.standalone.processes import set_up_environment
 from headrace.standalone.running_house import RunningHouse
@@ -15,7 +15,7 @@ from headrace.standalone.supervisor import StopRequested, house_running, stop_si
 
 def demo() -> int:
     """Tells the whole story (0), or names the step that failed (1)."""
-    folder = DataFolder.from_environment(default=REPOSITORY / ".demo")
+    folder = DataFolder.of_demo()
     print(f"Setting up a house in {folder.root} (its logs: {folder.logs})", flush=True)
     try:
         with (

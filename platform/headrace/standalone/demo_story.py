@@ -225,7 +225,14 @@ def summarise_in_bulk(story: Story) -> None:
     lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
     file.write_text("\n".join(lines) + "\n")
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "manage.py"), "summarize", str(file)],
+        [
+            sys.executable,
+            str(REPOSITORY / "manage.py"),
+            "summarize",
+            str(file),
+            "--model",
+            story.model,
+        ],
         env=set_up_environment(story.house),
         timeout=SUMMARIES_TIMEOUT_S,
         check=False,
