@@ -9,6 +9,10 @@ takes. Commands that touch no database start none.
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.standalone.data_folder import DataFolder
 
 REPOSITORY = Path(__file__).resolve().parent
 VIRTUAL_ENVIRONMENT = REPOSITORY / ".venv"
@@ -47,12 +51,19 @@ def _run(argv: list[str]) -> int:
         return _execute_without_database(argv)
     folder = DataFolder.from_environment()
     if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
-        return _execute(argv)
+        return _execute_with(folder, {}, argv)
     with servers_for_command(folder, f"`manage.py {command}`") as addresses:
-        for name, value in addresses.environment().items():
-            os.environ.setdefault(name, value)
-        os.environ.setdefault("HEADRACE_SECRET_KEY", folder.secrets().secret_key)
-        return _execute(argv)
+        return _execute_with(folder, addresses.environment(), argv)
+
+
+def _execute_with(folder: "DataFolder", servers: dict[str, str], argv: list[str]) -> int:
+    """What is set, but empty, counts as missing."""
+    for name, value in servers.items():
+        os.environ[name] = os.environ.get(name) or value
+    if not os.environ.get("HEADRACE_SECRET_KEY"):
+        folder.create()
+        os.environ["HEADRACE_SECRET_KEY"] = folder.secrets().secret_key
+    return _execute(argv)
 
 
 def _execute_without_database(argv: list[str]) -> int:
