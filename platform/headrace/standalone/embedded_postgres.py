@@ -39,6 +39,8 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_checkpoints": "off",
 }
+ONLY_OUR_DATABASE = "REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC;\n"
+"""For the embedded server alone: in one of your own, others may need those databases."""
 UNSAFE_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """For tests only: a power cut may lose the database."""
 
@@ -143,7 +145,8 @@ class EmbeddedPostgres:
             f"\\set owner_password {secrets.postgres_owner}\n"
             f"\\set app_password {secrets.postgres_app}\n"
             f"\\set housekeeper_password {secrets.postgres_housekeeper}\n"
-        ) + ROLES_FILE.read_text()
+        ) + ONLY_OUR_DATABASE
+        script += ROLES_FILE.read_text()
         done = subprocess.run(
             [
                 *(str(binaries() / "psql"), "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"),

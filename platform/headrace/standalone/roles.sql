@@ -1,6 +1,7 @@
 -- The one step that takes a PostgreSQL superuser: the four roles and the database.
 -- Idempotent. The embedded server runs it at each start; for a PostgreSQL of your own:
---   psql -d postgres -v owner_password=... -v app_password=... -v housekeeper_password=... -f roles.sql
+--   psql -d postgres -v owner_password=... -v app_password=... -v housekeeper_password=... \
+--     -f roles.sql
 
 SELECT format('CREATE ROLE %I', name)
 FROM unnest(ARRAY[
@@ -8,7 +9,7 @@ FROM unnest(ARRAY[
 ]) AS name
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) \gexec
 
--- Runs migrations and owns the tables; under FORCE ROW LEVEL SECURITY it sees no row of any tenant.
+-- Runs migrations and owns the tables; under FORCE ROW LEVEL SECURITY it sees no tenant's rows.
 ALTER ROLE headrace_owner LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE
     PASSWORD :'owner_password';
 -- Web and worker: owns nothing, sees one tenant at a time.
@@ -25,8 +26,9 @@ GRANT headrace_definer TO headrace_owner WITH INHERIT TRUE, SET TRUE;
 SELECT $$CREATE DATABASE headrace OWNER headrace_owner
     TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER builtin LOCALE 'C.UTF-8'$$
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'headrace') \gexec
-REVOKE ALL ON DATABASE headrace FROM PUBLIC;
-GRANT CONNECT ON DATABASE headrace TO headrace_app, headrace_housekeeper;
+-- CONNECT and TEMPORARY are everybody's by default: a temporary table could shadow a name.
+REVOKE CONNECT, TEMPORARY ON DATABASE headrace FROM PUBLIC;
+GRANT CONNECT ON DATABASE headrace TO headrace_owner, headrace_app, headrace_housekeeper;
 
 \connect headrace
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
