@@ -19,6 +19,8 @@ from headrace.standalone.loopback_server import clear_orphan, free_port, wait_un
 
 START_TIMEOUT_S = 60
 STOP_GRACE_S = 15
+OVERCOMMIT_WARNING = "Memory overcommit must be enabled"
+"""About background saves, which are off here; it stays in the log file."""
 
 
 def binary() -> Path:
@@ -37,7 +39,7 @@ class EmbeddedValkey:
         self, folder: DataFolder, *, echo: Callable[[str, str], None] | None = None
     ) -> None:
         self._folder = folder
-        self._echo = echo
+        self._echo = None if echo is None else _without_overcommit_warning(echo)
         self._password = folder.secrets().valkey
         self.port = free_port()
         self.child: Child | None = None
@@ -89,3 +91,11 @@ class EmbeddedValkey:
     def url(self) -> str:
         """A connection URL for redis-py and kombu."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+
+
+def _without_overcommit_warning(echo: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    def pass_on(name: str, line: str) -> None:
+        if OVERCOMMIT_WARNING not in line:
+            echo(name, line)
+
+    return pass_on
