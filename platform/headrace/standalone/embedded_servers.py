@@ -99,13 +99,14 @@ class EmbeddedServers:
 
     def stop(self) -> None:
         """Stops what `start` started, in reverse, and gives the lock back. Idempotent."""
+        if self._lock is None:
+            return  # what is there belongs to another owner
         _state_file(self._folder).unlink(missing_ok=True)
         for server in (self.valkey, self.postgres):
             if server is not None:
                 server.stop()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.close()
+        self._lock = None
 
     def children(self) -> list[Child]:
         """The server processes that were started."""
@@ -188,8 +189,8 @@ def _addresses_given(environment: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name in DATABASE_VARIABLES if name not in given]
     if 0 < len(missing) < len(DATABASE_VARIABLES):
         raise SetUpError(
-            f"{' and '.join(missing)} must be set too: a PostgreSQL of your own needs all three "
-            "roles (platform/headrace/standalone/roles.sql)"
+            f"{' and '.join(missing)} must be set too: a PostgreSQL of your own needs its three "
+            "login roles (of the four that platform/headrace/standalone/roles.sql makes)"
         )
     return given
 
