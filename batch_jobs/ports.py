@@ -77,6 +77,10 @@ class CompletionPort(Protocol):
         """What a request was charged, in pico-units; None while its hold is still open."""
         ...
 
+    def knows_model(self, organization_id: UUID, model: str) -> bool:
+        """Whether this tenant can buy this model's answers at batch price now."""
+        ...
+
 
 _completion_port: CompletionPort | None = None
 

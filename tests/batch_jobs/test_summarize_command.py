@@ -15,8 +15,12 @@ from django.db import connections
 from batch_jobs.facade import read_job
 from batch_jobs.ports import BatchCompletionResult
 from batch_jobs.pump import PumpLimits, pump
+from billing import facade as billing
+from billing.contracts import ServiceTier
 from tests.batch_jobs.cast import ScriptedPort, Tenant
+from tests.house import wait_until
 
+MODEL = "summarizer"
 LIMITS = PumpLimits(
     items_max=8,
     lease_s=60,
@@ -26,6 +30,14 @@ LIMITS = PumpLimits(
     job_age_max_s=3600,
     summary_tokens_max=96,
 )
+
+
+@pytest.fixture(autouse=True)
+def model_for_sale(queue: None) -> None:
+    """One model of these tests' own, at batch price."""
+    billing.publish_offer(MODEL, MODEL, "headrace", 1000, 1000)
+    for token_class in ("input", "output"):
+        billing.set_price(MODEL, ServiceTier.BATCH, token_class, 1)
 
 
 @pytest.fixture
@@ -60,7 +72,7 @@ def pumped(port: ScriptedPort) -> Iterator[None]:
 def summarize(*arguments: str) -> str:
     """What the command prints; its progress goes to standard error."""
     out = io.StringIO()
-    call_command("summarize", *arguments, stdout=out, stderr=io.StringIO())
+    call_command("summarize", *arguments, "--model", MODEL, stdout=out, stderr=io.StringIO())
     return out.getvalue()
 
 
@@ -85,7 +97,11 @@ def test_a_failed_document_is_named_and_fails_the_command(acme: Tenant, two_text
         pumped(ScriptedPort(results={"two": [refusal]})),
         pytest.raises(CommandError, match="1 of 2 documents failed"),
     ):
-        call_command("summarize", str(two_texts), "--key", acme.secret, stdout=out, stderr=out)
+        call_command(
+            *("summarize", str(two_texts), "--key", acme.secret, "--model", MODEL),
+            stdout=out,
+            stderr=out,
+        )
 
     assert "b: FAILED insufficient_quota: You are out of credit." in out.getvalue()
 
@@ -102,6 +118,41 @@ def test_no_wait_prints_the_job_only(acme: Tenant, two_texts: Path) -> None:
 
     job = read_job(acme.organization_id, job_id)
     assert (job.state, job.items_total) == ("queued", 2)
+
+
+def test_a_job_is_read_back_by_its_id(acme: Tenant, two_texts: Path) -> None:
+    job_id = summarize(str(two_texts), "--key", acme.secret, "--no-wait").strip()
+    queued = summarize("--job", job_id, "--key", acme.secret)
+    with pumped(ScriptedPort()):
+        wait_until(lambda: read_job(acme.organization_id, UUID(job_id)).state == "completed")
+    completed = summarize("--job", job_id, "--key", acme.secret)
+
+    assert queued.splitlines() == [
+        f"job {job_id}: queued",
+        "0 of 2 summarised, 0 tokens, charged 0 USD",
+    ]
+    assert completed.splitlines()[0] == f"job {job_id}: completed"
+    assert "  summary of two" in completed.splitlines()
+
+
+def test_a_job_of_another_tenant_is_not_found(
+    acme: Tenant, globex: Tenant, two_texts: Path
+) -> None:
+    job_id = summarize(str(two_texts), "--key", acme.secret, "--no-wait").strip()
+
+    with pytest.raises(CommandError, match="has no such job"):
+        summarize("--job", job_id, "--key", globex.secret)
+
+
+def test_a_model_that_is_not_for_sale_queues_nothing(acme: Tenant, two_texts: Path) -> None:
+    stderr = io.StringIO()
+
+    with pytest.raises(CommandError, match="no model 'nope' is for sale to acme"):
+        call_command(
+            *("summarize", str(two_texts), "--key", acme.secret, "--model", "nope"), stderr=stderr
+        )
+
+    assert "queued" not in stderr.getvalue()
 
 
 def test_a_line_that_is_no_document_is_named_and_nothing_queued(
@@ -126,5 +177,5 @@ def test_without_demo_data_a_key_has_to_be_given(acme: Tenant, two_texts: Path) 
 
 
 def test_a_file_that_is_not_there_is_named(acme: Tenant, tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"missing\.jsonl"):
+    with pytest.raises(CommandError, match=r"missing\.jsonl: No such file or directory$"):
         summarize(str(tmp_path / "missing.jsonl"), "--key", acme.secret)

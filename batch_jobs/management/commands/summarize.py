@@ -1,7 +1,8 @@
 """`manage.py summarize FILE.jsonl`: summarise documents in bulk, at batch price.
 
 Queues a job for the Celery worker under a tenant's API key, follows it, and prints summaries,
-tokens and the charge. It computes nothing itself and has no rights beyond the key's.
+tokens and the charge; `--job ID` prints those of a job queued before. It computes nothing itself
+and has no rights beyond the key's.
 """
 
 import json
@@ -12,18 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import UUID
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from batch_jobs import facade
-from batch_jobs.contracts import InputInvalid, SummaryItem, SummaryJob
+from batch_jobs.contracts import InputInvalid, JobNotFound, SummaryItem, SummaryJob
+from batch_jobs.ports import completion_port
 from batch_jobs.summaries import InputLimits, decimal_text, read_documents
 from tenants.contracts import KeyIdentity, TenantError
 from tenants.facade import authenticate
 
 POLL_S = 0.5
 TIMEOUT_DEFAULT_S = 3600
+ENDED = ("done", "failed")
 
 
 class Command(BaseCommand):
@@ -33,7 +37,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One JSON object a line: {"id": "a name of yours", "text": "what to summarise"}."""
-        parser.add_argument("file", help='JSON lines of {"id", "text"}; - reads standard input')
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument(
+            "file", nargs="?", help='JSON lines of {"id", "text"}; - reads standard input'
+        )
+        source.add_argument("--job", type=UUID, help="print what became of this job, queue none")
         owner = parser.add_mutually_exclusive_group()
         owner.add_argument("--tenant", default="acme", help="a tenant of the demo data (acme)")
         owner.add_argument("--key", help="an API key, instead of a demo tenant's")
@@ -46,19 +54,29 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Queue, follow, print."""
         identity = _identity(options["key"] or _demo_key(options["tenant"]))
+        if options["job"] is not None:
+            job = _read(identity, options["job"])
+            self.stdout.write(f"job {job.job_id}: {job.state}")
+            self._print(job, identity.currency)
+            return
         job = _create(identity, options["file"], options["model"])
         self.stderr.write(f"job {job.job_id}: {job.items_total} documents queued")
         if not options["wait"]:
             self.stdout.write(str(job.job_id))
             return
-        job = self._follow(job, options["timeout_s"])
+        self._print(self._follow(job, options["timeout_s"]), identity.currency)
+
+    def _print(self, job: SummaryJob, currency: str) -> None:
+        """Each document that has ended, then the sums; CommandError when one failed."""
         tokens = 0
         for item in facade.read_items(job.organization_id, job.job_id):
+            if item.state not in ENDED:
+                continue
             tokens += item.prompt_tokens + item.completion_tokens
-            self.stdout.write(_lines_of(item, identity.currency))
+            self.stdout.write(_lines_of(item, currency))
         self.stdout.write(
             f"{job.items_completed} of {job.items_total} summarised, {tokens} tokens,"
-            f" charged {decimal_text(job.charge_pico)} {identity.currency}"
+            f" charged {decimal_text(job.charge_pico)} {currency}"
         )
         if job.items_failed:
             raise CommandError(f"{job.items_failed} of {job.items_total} documents failed")
@@ -103,7 +121,18 @@ def _demo_key(tenant: str) -> str:
     return secret
 
 
+def _read(identity: KeyIdentity, job_id: UUID) -> SummaryJob:
+    try:
+        return facade.read_job(identity.organization_id, job_id)
+    except JobNotFound as error:
+        raise CommandError(f"{identity.organization_slug} has no such job: {job_id}") from error
+
+
 def _create(identity: KeyIdentity, file: str, model: str) -> SummaryJob:
+    if not completion_port().knows_model(identity.organization_id, model):
+        raise CommandError(
+            f"no model {model!r} is for sale to {identity.organization_slug} at batch price"
+        )
     limits = InputLimits(
         documents_max=settings.BATCH_DOCUMENTS_MAX,
         document_bytes_max=settings.BATCH_DOCUMENT_BYTES_MAX,
@@ -119,8 +148,10 @@ def _create(identity: KeyIdentity, file: str, model: str) -> SummaryJob:
                 model=model,
                 documents_max=limits.documents_max,
             )
-    except (InputInvalid, OSError) as error:
+    except InputInvalid as error:
         raise CommandError(f"{file}: {error}") from error
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import billing.facade
 from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult
-from billing.contracts import ReceiptNotFound, ServiceTier
+from billing.contracts import ModelNotFound, ReceiptNotFound, ServiceTier
 from headrace import errors
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.orders import Caller
@@ -97,6 +97,14 @@ class BatchPort:
         except ReceiptNotFound:
             return 0
         return None if receipt.state == "open" else receipt.charge_pico
+
+    def knows_model(self, organization_id: UUID, model: str) -> bool:
+        """See the port."""
+        try:
+            billing.facade.quote(organization_id, model, ServiceTier.BATCH)
+        except ModelNotFound:
+            return False
+        return True
 
 
 batch_port = BatchPort()
