@@ -19,7 +19,7 @@ from channels.routing import URLRouter
 from django.urls import path
 
 from headrace import errors
-from headrace.gateway.http import Receive, Scope, Send, send_json
+from headrace.gateway.http import Receive, Scope, Send, send_error, with_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.token_routes import is_ours, token_routes
 from headrace.gateway.websocket import StreamConsumer
@@ -49,14 +49,13 @@ class Application:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.runtime is None:
-            error = errors.overloaded("The server is starting.")
-            await send_json(send, error.status, error.body())
+            await send_error(send, errors.overloaded("The server is starting."))
         elif scope["path"] in health.PATHS:
             await health.health(self.runtime, scope["path"], send)
         elif is_ours(scope["path"]):
             await token_routes(self.runtime, scope, receive, send)
         else:
-            await _django(scope, receive, send)  # type: ignore[arg-type]  # same protocol, other aliases
+            await _django(scope, receive, with_request_id(send))  # type: ignore[arg-type]  # aliases differ
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -90,6 +90,59 @@ def key_invalid() -> ApiError:
     return ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
 
 
+def tenant_mismatched(kind: str) -> ApiError:
+    """401: an OpenAI-Organization or OpenAI-Project header that is not the key's own."""
+    return ApiError(
+        401,
+        f"The OpenAI-{kind.title()} header does not match the {kind} of the API key.",
+        code=f"mismatched_{kind}",
+    )
+
+
+def keys_differ() -> ApiError:
+    """401: two credentials, and no saying which is meant."""
+    return ApiError(401, "Two different API keys were sent.")
+
+
+def origin_forbidden() -> ApiError:
+    """403: a page of another site may not open sockets here."""
+    return ApiError(403, "This origin may not open a socket here.", type="permission_error")
+
+
+def unknown_url(method: str, path: str, advice: str = "") -> ApiError:
+    """404: no such route; `advice` names the right one where the guess is easy."""
+    return ApiError(404, f"Unknown request URL: {method} {path[:200]}.{advice}", code="unknown_url")
+
+
+def method_not_allowed(method: str, path: str, allowed: str) -> ApiError:
+    """405: the route exists, for another method."""
+    return ApiError(
+        405,
+        f"Not allowed to {method} on {path[:200]}; use {allowed}.",
+        extra_headers={"allow": allowed},
+    )
+
+
+def body_late() -> ApiError:
+    """408: the body did not arrive in time."""
+    return ApiError(408, "The request body did not arrive in time.", should_retry=True)
+
+
+def duplicate_request() -> ApiError:
+    """409: a hold of this request id exists."""
+    return ApiError(409, "This request id was used before.", code="duplicate")
+
+
+def body_too_large(bytes_max: int) -> ApiError:
+    """413: larger than BODY_BYTES_MAX."""
+    return ApiError(413, f"The request body is larger than {bytes_max} bytes.")
+
+
+def cancelled() -> ApiError:
+    """499: told to a socket whose request was cancelled; never sent over HTTP."""
+    return ApiError(499, "The request was cancelled.", code="cancelled")
+
+
 def project_archived() -> ApiError:
     """403: the key is valid, its project takes no requests any more."""
     return ApiError(

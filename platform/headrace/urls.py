@@ -7,20 +7,26 @@ from headrace import errors
 from headrace.management_api.receipts import ReceiptView
 
 
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
+    """400 in JSON: a host name we do not answer to, or a request Django will not parse."""
+    return _json(errors.invalid("The request is malformed, or its Host is not ours.", None))
+
+
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
     """404 in JSON, in the shape API clients parse."""
-    error = errors.ApiError(
-        404, f"Unknown request URL: {request.method} {request.path[:200]}.", code="unknown_url"
-    )
-    return JsonResponse(error.body(), status=404)
+    return _json(errors.unknown_url(request.method or "", request.path))
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
     """500 in JSON, without details."""
-    error = errors.ApiError(500, "Internal error.", type="server_error", should_retry=True)
-    return JsonResponse(error.body(), status=500, headers=error.headers())
+    return _json(errors.engine_failed("Internal error."))
 
 
+def _json(error: errors.ApiError) -> JsonResponse:
+    return JsonResponse(error.body(), status=error.status, headers=error.headers())
+
+
+handler400 = bad_request
 handler404 = not_found
 handler500 = server_error
 

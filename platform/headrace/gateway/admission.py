@@ -154,8 +154,10 @@ async def _hold(
             raise errors.insufficient_quota(
                 "You exceeded your daily token quota; it starts again at midnight UTC."
             )
+        case HoldRefusal.STALE_QUOTE:
+            raise errors.overloaded("Prices have just changed; try again.")
         case HoldRefusal.DUPLICATE:
-            raise errors.ApiError(409, "This request id was used before.", code="duplicate")
+            raise errors.duplicate_request()
 
 
 def _generation(

@@ -33,7 +33,7 @@ def secret_from_headers(authorization: str | None, x_api_key: str | None) -> str
             raise errors.key_missing()
         bearer = credentials.strip()
     if bearer and x_api_key and not hmac.compare_digest(bearer.encode(), x_api_key.encode()):
-        raise errors.ApiError(401, "Two different API keys were sent.")
+        raise errors.keys_differ()
     secret = bearer or x_api_key
     if not secret:
         raise errors.key_missing()
@@ -78,18 +78,10 @@ def _expired(identity: KeyIdentity) -> bool:
 def _check_asked_tenant(scope: Scope, identity: KeyIdentity) -> None:
     asked = header(scope, b"openai-organization")
     if asked and asked not in (identity.organization_slug, str(identity.organization_id)):
-        raise errors.ApiError(
-            401,
-            "The OpenAI-Organization header does not match the organization of the API key.",
-            code="mismatched_organization",
-        )
+        raise errors.tenant_mismatched("organization")
     asked = header(scope, b"openai-project")
     if asked and asked != str(identity.project_id):
-        raise errors.ApiError(
-            401,
-            "The OpenAI-Project header does not match the project of the API key.",
-            code="mismatched_project",
-        )
+        raise errors.tenant_mismatched("project")
 
 
 def cache_salt(organization_id: str) -> bytes:

@@ -18,6 +18,7 @@ import billing.facade
 from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult
 from billing.contracts import ModelNotFound, ReceiptNotFound, ServiceTier
 from headrace import errors
+from headrace.gateway.database import in_database
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.orders import Caller
 from headrace.gateway.runtime import GatewayRuntime
@@ -26,6 +27,7 @@ from inference.contracts import FinishReason, TokenCounts
 
 ENGINE_WAIT_S = 30.0
 """How long a fresh worker waits for its engine before it defers bulk work."""
+OURS_TO_REPEAT = frozenset({errors.duplicate_request().status, errors.cancelled().status})
 Result = TypeVar("Result")
 
 
@@ -159,27 +161,37 @@ async def _run_one(
         completion = runtime.complete(caller, parse_chat_request(item.body), store)
         await completion.opened()
     except errors.ApiError as error:
-        return _failed(item, error, reached_engine=False)
+        return _failed(
+            item, error, deferred=error.status >= 500 or await _may_fit_later(item, error)
+        )
     end = await completion.ended()
     if end.error is not None:
-        return _failed(item, end.error, reached_engine=end.reason is not FinishReason.REFUSED)
+        refused = end.reason is FinishReason.REFUSED
+        return _failed(item, end.error, deferred=refused and end.error.status >= 500)
     if end.settled is None:
         return None
     return BatchCompletionResult(item.request_id, end.settled.charge_pico)
 
 
 def _failed(
-    item: BatchCompletion, error: errors.ApiError, *, reached_engine: bool
+    item: BatchCompletion, error: errors.ApiError, *, deferred: bool
 ) -> BatchCompletionResult:
-    ours = error.status >= 500 or (error.status == 429 and error.code == "rate_limit_exceeded")
     return BatchCompletionResult(
         item.request_id,
         charge_pico=0,
         error_code=error.code or error.type,
         error_message=error.message,
-        retryable=ours or error.status in (409, 499),
-        deferred=ours and not reached_engine,
+        retryable=deferred or error.status >= 500 or error.status in OURS_TO_REPEAT,
+        deferred=deferred,
     )
+
+
+async def _may_fit_later(item: BatchCompletion, error: errors.ApiError) -> bool:
+    """Whether a balance or quota that is too small now is only taken up by open holds."""
+    if error.code != "insufficient_quota":
+        return False
+    balance = await in_database(billing.facade.balance, item.organization_id)
+    return balance.held_pico > 0
 
 
 async def _on_callers_thread(calls: Calls, call: Callable[[], bool]) -> bool:

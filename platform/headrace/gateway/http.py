@@ -5,13 +5,14 @@ the disconnect that must stop the engine.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
 from django.conf import settings
 
 from headrace import errors
+from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.telemetry import metrics
 
 Scope = MutableMapping[str, Any]
@@ -42,9 +43,7 @@ async def read_json(receive: Receive) -> Any:
         async with asyncio.timeout(settings.BODY_READ_TIMEOUT_S):
             body = await _read_body(receive)
     except TimeoutError:
-        raise errors.ApiError(
-            408, "The request body did not arrive in time.", should_retry=True
-        ) from None
+        raise errors.body_late() from None
     if len(body) > THREADED_DECODE_BYTES:
         return await asyncio.to_thread(decode_json, body)
     return decode_json(body)
@@ -87,9 +86,7 @@ async def _read_body(receive: Receive) -> bytes:
             size += len(part)
             _bodies_bytes += len(part)
             if size > settings.BODY_BYTES_MAX:
-                raise errors.ApiError(
-                    413, f"The request body is larger than {settings.BODY_BYTES_MAX} bytes."
-                )
+                raise errors.body_too_large(settings.BODY_BYTES_MAX)
             if _bodies_bytes > settings.BODIES_BYTES_MAX:
                 metrics.LIMIT_HITS.labels("bodies_bytes").inc()
                 raise errors.overloaded("The server is reading too many bodies; try again shortly.")
@@ -129,6 +126,31 @@ async def send_json(send: Send, status: int, payload: Any, headers: Iterable[Hea
         [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers],
     )
     await send({"type": "http.response.body", "body": body})
+
+
+async def send_error(
+    send: Send, error: errors.ApiError, headers: Mapping[str, str] | None = None
+) -> None:
+    """An error as JSON with its retry advice; `x-request-id` is there unless `headers` has one."""
+    fresh = {"x-request-id": public_request_id(new_request_id())}
+    await send_json(
+        send,
+        error.status,
+        error.body(),
+        encode_headers({**fresh, **(headers or {}), **error.headers()}),
+    )
+
+
+def with_request_id(send: Send) -> Send:
+    """`send` that puts an `x-request-id` on the response, for answers that have none yet."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            request_id = public_request_id(new_request_id()).encode()
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+        await send(message)
+
+    return sending
 
 
 async def start_response(send: Send, status: int, headers: Iterable[Header]) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from django.conf import settings
@@ -20,13 +20,14 @@ from headrace import errors
 from headrace.gateway import charging
 from headrace.gateway.admission import Admission, admit, release
 from headrace.gateway.charging import Cause
+from headrace.gateway.endings import cause_error, engine_error, refused_by_engine
 from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.request_ids import public_request_id
 from headrace.gateway.services import Services
 from headrace.gateway.settle import settle_until_done, void_until_done
 from headrace.telemetry import metrics
 from inference.client.native import EngineLost, EngineStream, EngineUnavailable
-from inference.contracts import Chunk, Finish, FinishReason, RefusalCode, TokenCounts
+from inference.contracts import Chunk, Finish, FinishReason, TokenCounts
 
 SETTLE_REPLY_WAIT_S = 5.0
 """A reply ends after its settle; with the database away, it ends after this and settles later."""
@@ -223,7 +224,7 @@ class Completion:
         raise AssertionError("a stream ends with a finish or a loss")
 
     def _pass_on(self, event: Chunk | Finish) -> None:
-        if event.counts.completion and not self._counts.completion:
+        if self.order.stream and event.counts.completion and not self._counts.completion:
             metrics.TIME_TO_FIRST_TOKEN.observe(time.monotonic() - self._arrived)
         self._counts = event.counts
         if event.text:
@@ -259,6 +260,7 @@ class Completion:
                 self.cause,
                 all_or_nothing=self._on_answer is not None,
             )
+        settlement = replace(settlement, organization_id=self.caller.organization_id)
         self._writing = True
         writing = self._services.spawn(self._write(settlement, finish))
         done, _ = await asyncio.wait({writing}, timeout=SETTLE_REPLY_WAIT_S)
@@ -309,42 +311,3 @@ class Completion:
     ) -> None:
         self._end = End(reason, self._counts, settled, error)
         self._news.set()
-
-
-def cause_error(cause: Cause) -> errors.ApiError:
-    """What a client that is still there is told about an early end."""
-    match cause:
-        case Cause.KEY_REVOKED:
-            return errors.key_invalid()
-        case Cause.DRAINING:
-            return errors.overloaded("The server is shutting down; try again.")
-        case Cause.TIMED_OUT:
-            return errors.timed_out("The engine did not answer in time.")
-        case Cause.ENGINE_LOST:
-            return errors.engine_failed("The engine died while computing this request.")
-        case Cause.FAULT:
-            return errors.engine_failed("Internal error.")
-        case Cause.CLIENT_GONE | Cause.SUPERSEDED:
-            return errors.ApiError(499, "The request was cancelled.", code="cancelled")
-
-
-def engine_error(finish: Finish | None) -> errors.ApiError:
-    """What a client is told of a request that the engine itself failed."""
-    if finish is not None and finish.error_code == RefusalCode.DRAINING:
-        return errors.overloaded("The engine is shutting down; try again.")
-    return errors.engine_failed()
-
-
-def refused_by_engine(finish: Finish) -> errors.ApiError:
-    """The client's error for a request that the engine would not take."""
-    message = finish.error_message or "The engine refused this request."
-    match finish.error_code:
-        case RefusalCode.QUEUE_FULL:
-            return errors.overloaded("The engine is overloaded; try again shortly.")
-        case RefusalCode.DRAINING:
-            return errors.overloaded("The engine is shutting down; try again.")
-        case RefusalCode.CONTEXT_LENGTH_EXCEEDED:
-            return errors.invalid(message, "messages", "context_length_exceeded")
-        case RefusalCode.INVALID_REQUEST:
-            return errors.invalid(message, None)
-    return errors.engine_failed(message)

@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError
 
 import batch_jobs.facade
 import billing.facade
-from billing.contracts import Settled, Settlement
+from billing.contracts import Settled, Settlement, SettlementInvalid
 from headrace.gateway import charging
 from headrace.gateway.database import in_database
 from headrace.gateway.request_ids import public_request_id
@@ -88,12 +88,30 @@ async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
         )
         for finish in computed
     ]
-    for settlement, settled in zip(
-        settlements, await in_database(billing.facade.settle, settlements), strict=True
-    ):
-        if settled.posted:
+    for settlement, settled in zip(settlements, await _settle_all(settlements), strict=True):
+        if settled is not None and settled.posted:
             metrics.ORPHANS_SETTLED.inc()
             _count(settlement, settled)
+
+
+async def _settle_all(settlements: Sequence[Settlement]) -> list[Settled | None]:
+    """One call for all; if one of them is impossible, one by one, so that it stops no other."""
+    try:
+        return list(await in_database(billing.facade.settle, settlements))
+    except SettlementInvalid:
+        return [await _settle_if_possible(settlement) for settlement in settlements]
+
+
+async def _settle_if_possible(settlement: Settlement) -> Settled | None:
+    try:
+        (settled,) = await in_database(billing.facade.settle, [settlement])
+    except SettlementInvalid:
+        log.exception(
+            "impossible settlement left to the sweeper",
+            request_id=public_request_id(settlement.request_id),
+        )
+        return None
+    return settled
 
 
 def _hold_ids(finishes: Sequence[Finish]) -> dict[str, UUID]:

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from headrace import errors
 from headrace.gateway.auth import identify
-from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_error, send_json
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from tenants.contracts import KeyIdentity
@@ -31,15 +31,13 @@ async def issue_ticket(
     runtime: GatewayRuntime, scope: Scope, _receive: Receive, send: Send
 ) -> None:
     """The route `POST /v1/stream/tickets`."""
-    headers = encode_headers({"x-request-id": public_request_id(new_request_id())})
     try:
         identity = await identify(scope)
         ticket = await _issue(runtime.redis, identity)
     except errors.ApiError as error:
-        await send_json(
-            send, error.status, error.body(), [*headers, *encode_headers(error.headers())]
-        )
+        await send_error(send, error)
         return
+    headers = encode_headers({"x-request-id": public_request_id(new_request_id())})
     body = {
         "object": "stream.ticket",
         "ticket": ticket,

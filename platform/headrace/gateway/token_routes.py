@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from headrace import errors
-from headrace.gateway.http import Message, Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.http import Message, Receive, Scope, Send, send_error
 from headrace.gateway.openai import models_route
 from headrace.gateway.openai.chat_route import chat_completions
 from headrace.gateway.openai.models_route import models
-from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.tickets import issue_ticket
 
@@ -52,10 +51,9 @@ async def token_routes(runtime: GatewayRuntime, scope: Scope, receive: Receive, 
     path, method = scope["path"], scope["method"]
     found = find_route(path)
     if found is None:
-        await _refuse(send, _unknown(path, method))
+        await send_error(send, _unknown(path, method))
     elif found[0] != method:
-        error = errors.ApiError(405, f"Not allowed to {method} on {path}; use {found[0]}.")
-        await _refuse(send, error, {"allow": found[0]})
+        await send_error(send, errors.method_not_allowed(method, path, found[0]))
     else:
         await _answer(found[1], runtime, scope, receive, send)
 
@@ -79,7 +77,7 @@ async def _answer(
             log.exception("route failed", path=scope["path"][:200])
         if started:
             raise
-        await _refuse(send, known or errors.engine_failed("Internal error."))
+        await send_error(send, known or errors.engine_failed("Internal error."))
 
 
 def _misplaced(path: str) -> str | None:
@@ -95,18 +93,4 @@ def _unknown(path: str, method: str) -> errors.ApiError:
     advice = (
         f" Did you mean {right}? The base URL of your client should end in /v1." if right else ""
     )
-    return errors.ApiError(
-        404, f"Unknown request URL: {method} {path[:200]}.{advice}", code="unknown_url"
-    )
-
-
-async def _refuse(
-    send: Send, error: errors.ApiError, extra: Mapping[str, str] | None = None
-) -> None:
-    headers = {"x-request-id": public_request_id(new_request_id())}
-    await send_json(
-        send,
-        error.status,
-        error.body(),
-        encode_headers({**headers, **error.headers(), **(extra or {})}),
-    )
+    return errors.unknown_url(method, path, advice)

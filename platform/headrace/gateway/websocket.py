@@ -278,4 +278,4 @@ def _check_origin(origin: str | None, host: str | None) -> None:
     except ValueError:
         place = ""
     if not place or place != host:
-        raise errors.ApiError(403, "This origin may not open a socket here.")
+        raise errors.origin_forbidden()

@@ -49,8 +49,12 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     arguments = parser.parse_args()
+    from headrace.lifecycle.http_limits import LimitedProtocol
+
     config = uvicorn.Config(
         "headrace.asgi:application",
+        http=LimitedProtocol,
+        h11_max_incomplete_event_size=settings.HEADERS_BYTES_MAX,
         host=arguments.host,
         port=arguments.port,
         access_log=False,
@@ -68,6 +72,13 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.create_server((host, port), backlog=BACKLOG)
     # Set on the listener, inherited by every connection; autotuning would let megabytes pile up.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.SOCKET_SEND_BYTES)
+    # And a client that acknowledges nothing, or keeps its window shut, loses its connection even
+    # where nobody writes any more: closing would wait for it to read what is left.
+    listener.setsockopt(
+        socket.IPPROTO_TCP,
+        socket.TCP_USER_TIMEOUT,
+        (settings.STREAM_WRITE_TIMEOUT_S + CLOSE_GRACE_S) * 1000,
+    )
     return listener
 
 

@@ -15,7 +15,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 
 REQUESTS = Counter("headrace_requests", "Requests by outcome", ["outcome"], registry=REGISTRY)
 REQUESTS_LIVE = Gauge(
-    "headrace_requests_live", "Requests between hold and settle", registry=REGISTRY
+    "headrace_requests_live", "Requests under way, from arrival to settle", registry=REGISTRY
 )
 TOKENS = Counter("headrace_tokens", "Tokens settled, by price class", ["class"], registry=REGISTRY)
 TIME_TO_FIRST_TOKEN = Histogram(
@@ -57,20 +57,21 @@ class EngineCollector(Collector):
         used = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
         families: list[GaugeMetricFamily | CounterMetricFamily] = []
         for name, value in (
-            ("num_requests_running", float(stats.running)),
-            ("num_requests_waiting", float(stats.waiting)),
-            ("kv_cache_usage_perc", used),
+            ("vllm:num_requests_running", float(stats.running)),
+            ("vllm:num_requests_waiting", float(stats.waiting)),
+            ("vllm:kv_cache_usage_perc", used),
+            ("headrace_engine_journal_unacknowledged", float(stats.journal_unacknowledged)),
         ):
-            gauge = GaugeMetricFamily(f"vllm:{name}", name, labels=["model_name"])
+            gauge = GaugeMetricFamily(name, name, labels=["model_name"])
             gauge.add_metric([self.model], value)
             families.append(gauge)
         for name, count in (
-            ("prompt_tokens", stats.prompt_tokens),
-            ("prompt_tokens_cached", stats.prompt_tokens_cached),
-            ("generation_tokens", stats.generation_tokens),
-            ("num_preemptions", stats.preemptions),
+            ("vllm:prompt_tokens", stats.prompt_tokens),
+            ("vllm:prompt_tokens_cached", stats.prompt_tokens_cached),
+            ("vllm:generation_tokens", stats.generation_tokens),
+            ("vllm:num_preemptions", stats.preemptions),
         ):
-            counter = CounterMetricFamily(f"vllm:{name}", name, labels=["model_name"])
+            counter = CounterMetricFamily(name, name, labels=["model_name"])
             counter.add_metric([self.model], count)
             families.append(counter)
         finished = CounterMetricFamily(

@@ -25,6 +25,7 @@ from headrace.gateway.http import (
     encode_headers,
     header,
     read_json,
+    send_error,
     send_json,
     send_part,
     start_response,
@@ -38,6 +39,8 @@ from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 
 Result = TypeVar("Result")
+RETRY_COUNT_CHARS_MAX = 8
+"""The SDK's count of its own retries is logged; more than a number is not."""
 
 
 async def chat_completions(
@@ -46,7 +49,8 @@ async def chat_completions(
     """The route. Every answer, errors included, carries `x-request-id`."""
     arrived = time.monotonic()
     request_id = new_request_id()
-    bind_contextvars(retry_count=header(scope, b"x-stainless-retry-count"))
+    if (retries := header(scope, b"x-stainless-retry-count")) is not None:
+        bind_contextvars(retry_count=retries[:RETRY_COUNT_CHARS_MAX])
     headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
     try:
         identity = await identify(scope)
@@ -71,7 +75,7 @@ async def chat_completions(
         finally:
             listener.cancel()
     except errors.ApiError as error:
-        await send_json(send, error.status, error.body(), encode_headers(headers | error.headers()))
+        await send_error(send, error, headers)
     except ClientGone:
         return
 

@@ -9,7 +9,7 @@ from billing.facade import decimal_string
 from headrace import errors
 from headrace.gateway.auth import identify
 from headrace.gateway.database import in_database
-from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_json
+from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_error, send_json
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from tenants.contracts import KeyIdentity
@@ -19,16 +19,14 @@ PREFIX = "/v1/models"
 
 async def models(_runtime: GatewayRuntime, scope: Scope, _receive: Receive, send: Send) -> None:
     """The list, or the one model that the path names (its id may hold `/` and `:`)."""
-    headers = encode_headers({"x-request-id": public_request_id(new_request_id())})
     try:
         identity = await identify(scope)
         asked = unquote(scope["path"][len(PREFIX) :].lstrip("/"))
         quotes = await in_database(_quotes, identity, asked)
     except errors.ApiError as error:
-        await send_json(
-            send, error.status, error.body(), [*headers, *encode_headers(error.headers())]
-        )
+        await send_error(send, error)
         return
+    headers = encode_headers({"x-request-id": public_request_id(new_request_id())})
     if asked:
         await send_json(send, 200, _model(quotes[0]), headers)
     else:

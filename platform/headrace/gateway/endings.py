@@ -1,0 +1,44 @@
+"""What a client is told when its request did not come to a regular end. Pure."""
+
+from headrace import errors
+from headrace.gateway.charging import Cause
+from inference.contracts import Finish, RefusalCode
+
+
+def cause_error(cause: Cause) -> errors.ApiError:
+    """What a client that is still there is told about an early end."""
+    match cause:
+        case Cause.KEY_REVOKED:
+            return errors.key_invalid()
+        case Cause.DRAINING:
+            return errors.overloaded("The server is shutting down; try again.")
+        case Cause.TIMED_OUT:
+            return errors.timed_out("The engine did not answer in time.")
+        case Cause.ENGINE_LOST:
+            return errors.engine_failed("The engine died while computing this request.")
+        case Cause.FAULT:
+            return errors.engine_failed("Internal error.")
+        case Cause.CLIENT_GONE | Cause.SUPERSEDED:
+            return errors.cancelled()
+
+
+def engine_error(finish: Finish | None) -> errors.ApiError:
+    """What a client is told of a request that the engine itself failed."""
+    if finish is not None and finish.error_code == RefusalCode.DRAINING:
+        return errors.overloaded("The engine is shutting down; try again.")
+    return errors.engine_failed()
+
+
+def refused_by_engine(finish: Finish) -> errors.ApiError:
+    """The client's error for a request that the engine would not take."""
+    message = finish.error_message or "The engine refused this request."
+    match finish.error_code:
+        case RefusalCode.QUEUE_FULL:
+            return errors.overloaded("The engine is overloaded; try again shortly.")
+        case RefusalCode.DRAINING:
+            return errors.overloaded("The engine is shutting down; try again.")
+        case RefusalCode.CONTEXT_LENGTH_EXCEEDED:
+            return errors.invalid(message, "messages", "context_length_exceeded")
+        case RefusalCode.INVALID_REQUEST:
+            return errors.invalid(message, None)
+    return errors.engine_failed(message)
