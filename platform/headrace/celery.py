@@ -29,9 +29,15 @@ def _keep_our_logging(**_: Any) -> None:
 
 @worker_ready.connect
 def _start_gateway(**_: Any) -> None:
+    from django.conf import settings
+    from prometheus_client import start_http_server
+
     from headrace.gateway.batch_port import batch_port
+    from headrace.telemetry import metrics
 
     batch_port.start()
+    if settings.WORKER_METRICS_PORT:
+        start_http_server(settings.WORKER_METRICS_PORT, "127.0.0.1", registry=metrics.REGISTRY)
     _say("worker_ready")
 
 

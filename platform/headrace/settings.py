@@ -203,6 +203,10 @@ CELERY_BEAT_SCHEDULE = {
     },
 }
 
+# --- metrics of a worker, which has no web port --------------------------------------------------
+WORKER_METRICS_PORT = _integer("HEADRACE_WORKER_METRICS_PORT", 0)
+"""Loopback port on which the worker answers /metrics; 0 for none."""
+
 # --- logging -------------------------------------------------------------------------------------
 LOGGING_CONFIG = "headrace.telemetry.logging.configure"
 LOGGING: dict[str, Any] = {"level": os.environ.get("HEADRACE_LOG_LEVEL", "INFO")}

@@ -6,6 +6,7 @@ for processes that died. One runtime per process; the web's ASGI lifespan or the
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
@@ -61,12 +62,15 @@ class GatewayRuntime:
         self.draining = False
         self._live: dict[UUID, Completion] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
+        self._watches: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Connects to the engine (in the background) and starts the watches."""
         await self.engine.start()
-        self.spawn(self._every(settings.HOLD_RENEW_S, self._renew))
-        self.spawn(self._every(settings.REVOCATION_POLL_S, self._poll_revocations))
+        self._watches = [
+            asyncio.create_task(self._every(settings.HOLD_RENEW_S, self._renew)),
+            asyncio.create_task(self._every(settings.REVOCATION_POLL_S, self._poll_revocations)),
+        ]
 
     async def close(self) -> None:
         """Ends what still runs with a final error, settles it, and lets go of everything."""
@@ -74,9 +78,10 @@ class GatewayRuntime:
         for completion in list(self._live.values()):
             completion.cancel(Cause.DRAINING)
         await self._until_idle(settings.ABORT_TIMEOUT_S)
-        for task in list(self._tasks):
+        unfinished = [*self._tasks, *self._watches]
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         await self.engine.close()
         await self.redis.aclose()
 
@@ -113,16 +118,14 @@ class GatewayRuntime:
         metrics.REQUESTS_LIVE.dec()
 
     async def _until_idle(self, timeout_s: float) -> None:
-        tasks = [task for task in self._tasks if task.get_name() != _WATCH]
-        if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._tasks:
+                    await asyncio.wait(set(self._tasks))
 
     # --- watches ----------------------------------------------------------------------------------
 
     async def _every(self, period_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.set_name(_WATCH)
         while True:
             await asyncio.sleep(period_s)
             try:
@@ -159,6 +162,3 @@ class GatewayRuntime:
         if strangers:
             await settle_orphans(strangers, self.model)
             self.engine.ack([finish.request_id for finish in strangers])
-
-
-_WATCH = "watch"

@@ -39,15 +39,24 @@ SUBPROTOCOL = "headrace.v1"
 ID_CHARS_MAX = 128
 IDLE_CHECK_S = 1.0
 
+CLOSE_IDLE = 1001
 CLOSE_BAD_MESSAGE = 4400
 CLOSE_UNAUTHORIZED = 4401
 CLOSE_FORBIDDEN = 4403
+CLOSE_SLOW = 4408
 CLOSE_DUPLICATE_ID = 4409
 CLOSE_TOO_MANY = 4429
-CLOSE_DRAINING = 4503
-
-
-CLOSE_IDLE = 1001
+CLOSE_UNAVAILABLE = 4503
+REASONS = {
+    CLOSE_IDLE: "idle",
+    CLOSE_BAD_MESSAGE: "not a message of this protocol",
+    CLOSE_UNAUTHORIZED: "no valid key",
+    CLOSE_FORBIDDEN: "this origin or project may not",
+    CLOSE_SLOW: "messages were not read in time",
+    CLOSE_DUPLICATE_ID: "this id is in use",
+    CLOSE_TOO_MANY: "too many requests or sockets",
+    CLOSE_UNAVAILABLE: "shutting down or unavailable",
+}
 CLOSE_WAIT_S = 5.0
 """How long a close may wait for a client that reads nothing; then the kernel's time-out ends it."""
 
@@ -122,15 +131,15 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
             identity = await self._identify(subprotocols)
         except (DatabaseError, InterfaceError):
-            return CLOSE_DRAINING, None
+            return CLOSE_UNAVAILABLE, None
         except errors.ApiError as error:
-            codes = {403: CLOSE_FORBIDDEN, 503: CLOSE_DRAINING}
+            codes = {403: CLOSE_FORBIDDEN, 503: CLOSE_UNAVAILABLE}
             return codes.get(error.status, CLOSE_UNAUTHORIZED), None
         sockets = sum(key == identity.key_id for key, _ in self.runtime.watched_keys.values())
         if sockets >= settings.WEBSOCKETS_PER_KEY_MAX:
             metrics.LIMIT_HITS.labels("websockets_per_key").inc()
             return CLOSE_TOO_MANY, None
-        return (CLOSE_DRAINING if self.runtime.draining else None), identity
+        return (CLOSE_UNAVAILABLE if self.runtime.draining else None), identity
 
     async def _identify(self, subprotocols: list[str]) -> KeyIdentity:
         offered = [name for name in subprotocols if name != SUBPROTOCOL]
@@ -175,7 +184,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         except _ClientGone:
             # One write that nobody takes means that nobody takes the others either.
             self._cancel_all(Cause.CLIENT_GONE)
-            await self._close(CLOSE_BAD_MESSAGE)
+            await self._close(CLOSE_SLOW)
         finally:
             completion.cancel(Cause.CLIENT_GONE)
             self._running.pop(identifier, None)
@@ -219,7 +228,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(TimeoutError, OSError, RuntimeError):
             async with asyncio.timeout(CLOSE_WAIT_S):
-                await self.close(code)
+                await self.close(code, REASONS[code])
 
     def _cancel_all(self, cause: Cause) -> None:
         for completion in list(self._running.values()):
@@ -235,7 +244,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             if self._running:
                 continue
             if self.runtime.draining:
-                await self._close(CLOSE_DRAINING)
+                await self._close(CLOSE_UNAVAILABLE)
                 return
             if time.monotonic() - self._last_heard >= settings.WEBSOCKET_IDLE_TIMEOUT_S:
                 await self._close(CLOSE_IDLE)

@@ -18,7 +18,7 @@ class LimitedProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Cuts what comes above CONNECTIONS_MAX; the others get until the deadline to ask."""
         super().connection_made(transport)
         if len(self.connections) > settings.CONNECTIONS_MAX:
