@@ -98,6 +98,8 @@ class HoldRefusal(enum.StrEnum):
     DAILY_TOKENS_EXCEEDED = "daily_tokens_exceeded"
     DUPLICATE = "duplicate"
     """A hold of this id exists already."""
+    STALE_QUOTE = "stale_quote"
+    """The prices quoted are not, or no longer, those of the catalog: quote again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,36 +200,24 @@ class SweepReport:
 
 
 class BillingError(Exception):
-    """Base of everything this package raises on purpose; `code` is stable."""
-
-    code = "billing_error"
+    """Base of everything this package raises on purpose."""
 
 
 class ModelNotFound(BillingError):
     """No such offer, not active, or without an active price (never free by accident)."""
 
-    code = "model_not_found"
-
 
 class ReceiptNotFound(BillingError):
     """No such request in this tenant."""
-
-    code = "not_found"
 
 
 class SettlementInvalid(BillingError):
     """A count or duration that cannot be true: nothing was written, the hold is still open."""
 
-    code = "settlement_invalid"
-
 
 class CreditConflict(BillingError):
     """The idempotency key was used for another grant, or there is no account to credit."""
 
-    code = "credit_conflict"
-
 
 class AccountMissing(BillingError):
     """No account was opened for this organization."""
-
-    code = "account_missing"

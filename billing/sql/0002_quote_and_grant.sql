@@ -1,5 +1,5 @@
--- Before a request: what it would cost, and the credit to pay it from. Run once by migration 0002: a
--- change is a new file in a new migration.
+-- Before a request: what it would cost, and the credit to pay it from. Run once by migration 0002:
+-- a change is a new file in a new migration.
 
 -- The prices in force now. No row unless the offer is active and input and output have a price;
 -- cached input falls back to input.

@@ -1,16 +1,15 @@
 -- The hold: money and daily tokens reserved for a list of requests, in one transaction. Run once by
 -- migration 0002: a change is a new file in a new migration.
 --
--- It serves several tenants at once, so it runs as a role that bypasses the policies, and all it
--- writes derives from a row of the tenant that the item names. Locks are taken in one order
--- everywhere: holds by id, quota counters by policy, accounts by id; the account's UPDATE, the hot
--- row, comes last.
+-- It serves several tenants at once, so it runs as a role that bypasses the policies, and takes
+-- nobody's word: key and project are rows of the tenant that the item names, prices are rows of the
+-- catalog, and the amount follows from those. Locks are taken in one order everywhere: holds by id,
+-- quota counters by policy, accounts by id; the account's UPDATE, the hot row, comes last.
 
 -- One item of the list, as billing/holds.py sends it.
 CREATE TYPE billing_hold_item AS (
-    id uuid, organization uuid, project uuid, key uuid, tier text, currency text,
-    model_asked text, input_price uuid, cached_input_price uuid, output_price uuid,
-    input_micros bigint, cached_input_micros bigint, output_micros bigint,
+    id uuid, organization uuid, project uuid, key uuid, tier text, model_asked text,
+    input_price uuid, cached_input_price uuid, output_price uuid,
     prompt_tokens bigint, output_tokens_max bigint, amount numeric
 );
 
@@ -20,9 +19,39 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $$
 DECLARE
     refusal text := tenants_key_refusal(item.organization, item.project, item.key);
+    -- A quote is remembered for a moment: so long its prices are honoured after they have changed.
+    recent tstzrange := tstzrange(now() - interval '10 seconds', now(), '[]');
+    price record;
 BEGIN
     IF refusal <> '' THEN
         RETURN refusal;
+    END IF;
+    SELECT input.currency, input.price_micros_per_mtok AS input,
+           cached.price_micros_per_mtok AS cached, output.price_micros_per_mtok AS output
+      INTO price
+      FROM billing_price input, billing_price cached, billing_price output
+     WHERE input.id = item.input_price AND input.token_class = 'input'
+       AND input.tier = item.tier AND input.valid && recent
+       AND output.id = item.output_price AND output.token_class = 'output'
+       AND (output.offer_id, output.tier, output.currency)
+         = (input.offer_id, input.tier, input.currency) AND output.valid && recent
+       AND cached.id = item.cached_input_price
+       AND (cached.offer_id, cached.tier, cached.currency)
+         = (input.offer_id, input.tier, input.currency) AND cached.valid && recent
+       AND (cached.token_class = 'cached_input'
+            -- The input price stands in only where cached input has none of its own.
+            OR cached.id = input.id AND NOT EXISTS (
+                SELECT FROM billing_price own
+                 WHERE (own.offer_id, own.tier, own.currency)
+                     = (input.offer_id, input.tier, input.currency)
+                   AND own.token_class = 'cached_input' AND own.valid @> recent));
+    -- The caller has estimated the amount from its quote (billing/pricing.py); a quote that says
+    -- other prices than these rows shows in it.
+    IF NOT FOUND OR item.amount IS DISTINCT FROM
+        item.prompt_tokens::numeric * greatest(price.input, price.cached)
+        + item.output_tokens_max::numeric * price.output
+    THEN
+        RETURN 'stale_quote';
     END IF;
     INSERT INTO billing_hold (
         id, organization_id, project_id, key_id, account_id, tier, currency, model_asked,
@@ -30,14 +59,14 @@ BEGIN
         cached_input_micros_per_mtok, output_micros_per_mtok, prompt_tokens, output_tokens_max,
         amount_pico, quota_policy_id, quota_window_start)
     SELECT item.id, item.organization, item.project, item.key, a.ledger_account_id, item.tier,
-           item.currency, item.model_asked, item.input_price, item.cached_input_price,
-           item.output_price, item.input_micros, item.cached_input_micros, item.output_micros,
+           price.currency, item.model_asked, item.input_price, item.cached_input_price,
+           item.output_price, price.input, price.cached, price.output,
            item.prompt_tokens, item.output_tokens_max, item.amount, q.id,
            CASE WHEN q.id IS NOT NULL THEN date_trunc('day', now(), 'UTC') END
       FROM billing_account a
       LEFT JOIN billing_quota_policy q
         ON q.organization_id = a.organization_id AND q.daily_tokens_max IS NOT NULL
-     WHERE a.organization_id = item.organization AND a.currency = item.currency
+     WHERE a.organization_id = item.organization AND a.currency = price.currency
        -- Spares a hopeless item its writes; billing_reserve_money is what decides.
        AND a.posted_pico - a.held_pico - item.amount >= a.floor_pico
     ON CONFLICT (id) DO NOTHING;

@@ -69,16 +69,13 @@ class Tenant:
         return request
 
     def with_prices(self, input_: int, cached_input: int, output: int) -> "Tenant":
-        """The same tenant, quoted other prices."""
-        return replace(
-            self,
-            quote=replace(
-                self.quote,
-                input_micros_per_mtok=input_,
-                cached_input_micros_per_mtok=cached_input,
-                output_micros_per_mtok=output,
-            ),
-        )
+        """The same tenant, quoted for another model of these prices."""
+        model = make_offer(f"priced-{uuid4().hex[:12]}", input_, cached_input, output)
+        return self.quoted(quote(self.organization_id, model, ServiceTier.INTERACTIVE))
+
+    def quoted(self, other: Quote) -> "Tenant":
+        """The same tenant with another quote."""
+        return replace(self, quote=other)
 
     def balance(self) -> Balance:
         """What the tenant has now."""

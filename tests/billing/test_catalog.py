@@ -1,12 +1,15 @@
 """A model is sold at the price in force, never for nothing by accident, and history stays."""
 
-from uuid import uuid4
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import IntegrityError, connections
 
-from billing.contracts import ModelNotFound, ServiceTier, UsageCounts
-from billing.facade import hold, offers, publish_offer, quote, set_price, settle
+from billing.contracts import ModelNotFound, Quote, ServiceTier, UsageCounts
+from billing.facade import hold, offers, publish_offer, quote, reconcile, set_price, settle
+from tenants.facade import create_organization
 from tests.billing.cast import Tenant, make_offer, refusals, used
 
 INTERACTIVE, BATCH = ServiceTier.INTERACTIVE, ServiceTier.BATCH
@@ -15,6 +18,21 @@ INTERACTIVE, BATCH = ServiceTier.INTERACTIVE, ServiceTier.BATCH
 def fresh(name: str) -> str:
     """A public id of this test's own."""
     return f"{name}-{uuid4().hex[:12]}"
+
+
+def sold(public_id: str, token_class: str, since: str, until: str | None = None) -> UUID:
+    """A price of 1,000 over a span of time, both ends so long ago; returns its row's id."""
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO billing_price"
+            " (id, offer_id, tier, token_class, currency, price_micros_per_mtok, valid)"
+            " SELECT uuidv7(), id, 'interactive', %s, 'USD', 1000, tstzrange("
+            " now() - %s::interval, now() - %s::interval)"
+            " FROM billing_offer WHERE public_id = %s RETURNING id",
+            [token_class, since, until, public_id],
+        )
+        price_id: UUID = cursor.fetchone()[0]
+    return price_id
 
 
 def test_a_quote_has_the_prices_in_force_and_their_rows(acme: Tenant) -> None:
@@ -88,7 +106,7 @@ def test_an_unknown_model_is_not_found(acme: Tenant, name: str) -> None:
 def test_a_new_price_holds_for_new_quotes_only(acme: Tenant) -> None:
     model = make_offer(fresh("changing"), 10, 10, 10)
     old = quote(acme.organization_id, model, INTERACTIVE)
-    request = Tenant(acme.organization_id, acme.project_id, acme.key_id, acme.secret, old).held()
+    request = acme.quoted(old).held()
 
     make_offer(model, 1_000, 1_000, 1_000)
     settle([used(request, UsageCounts(60, 0, 40))])
@@ -151,10 +169,94 @@ def test_two_prices_never_hold_at_once(acme: Tenant) -> None:
 
 
 def test_a_hold_of_another_currency_than_the_accounts_is_refused(acme: Tenant) -> None:
-    from dataclasses import replace
+    model = make_offer(fresh("euros"))
+    for token_class in ("input", "output"):
+        set_price(model, INTERACTIVE, token_class, 1, currency="EUR")
+    european = create_organization(f"european-{uuid4().hex[:12]}", "european", "EUR")
+    in_euros = quote(european.organization_id, model, INTERACTIVE)
 
-    request = acme.request()
+    outcomes = hold([acme.quoted(in_euros).request()])
 
-    outcomes = hold([replace(request, quote=replace(request.quote, currency="EUR"))])
-
+    assert in_euros.currency == "EUR"
     assert refusals(outcomes) == ["insufficient_quota"]
+
+
+def test_a_quote_is_honoured_for_a_moment_after_its_prices_changed(acme: Tenant) -> None:
+    model = make_offer(fresh("moving"), 10, 10, 10)
+    moments_old = acme.quoted(quote(acme.organization_id, model, INTERACTIVE))
+    make_offer(model, 1_000, 1_000, 1_000)
+
+    [outcome] = hold([moments_old.request()])
+
+    assert (outcome.refusal, outcome.amount_pico) == (None, 1_000)
+
+
+def test_a_quote_whose_prices_went_longer_ago_is_stale(acme: Tenant) -> None:
+    model = make_offer(fresh("gone"))
+    old_input = sold(model, "input", "1 day", "1 minute")
+    old_output = sold(model, "output", "1 day", "1 minute")
+    make_offer(model, 1_000, None, 1_000)
+    now = quote(acme.organization_id, model, INTERACTIVE)
+
+    outcomes = hold(
+        [
+            acme.quoted(replace(now, output_price_id=old_output)).request(),
+            acme.quoted(replace(now, cached_input_price_id=old_input)).request(),
+            acme.quoted(now).request(),
+        ]
+    )
+
+    assert refusals(outcomes) == ["stale_quote", "stale_quote", None]
+
+
+FORGERIES: list[Callable[[Quote, Quote], Quote]] = [
+    lambda ours, other: replace(ours, input_micros_per_mtok=0),
+    lambda ours, other: replace(ours, output_micros_per_mtok=1),
+    lambda ours, other: replace(ours, tier=BATCH),
+    lambda ours, other: replace(ours, input_price_id=uuid4()),
+    lambda ours, other: replace(ours, input_price_id=other.input_price_id),
+    lambda ours, other: replace(ours, output_price_id=other.output_price_id),
+    lambda ours, other: replace(ours, cached_input_price_id=other.cached_input_price_id),
+    lambda ours, other: replace(ours, cached_input_price_id=ours.output_price_id),
+    lambda ours, other: replace(ours, output_price_id=ours.cached_input_price_id),
+    lambda ours, other: replace(other, offer=ours.offer, output_price_id=ours.output_price_id),
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_only_prices_of_one_offer_and_tier_are_held(
+    acme: Tenant, forge: Callable[[Quote, Quote], Quote]
+) -> None:
+    ours = quote(acme.organization_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
+    other = quote(acme.organization_id, make_offer(fresh("other"), 50, 5, 250), INTERACTIVE)
+
+    outcomes = hold([acme.quoted(forge(ours, other)).request(), acme.quoted(ours).request()])
+
+    assert refusals(outcomes) == ["stale_quote", None]
+    assert reconcile() == []
+
+
+def test_the_input_price_stands_in_only_where_cached_input_has_none(acme: Tenant) -> None:
+    model = make_offer(fresh("cached"), 1_000, None, 1_000)
+    before = acme.quoted(quote(acme.organization_id, model, INTERACTIVE))
+    [own_price_unset] = hold([before.request()])
+    set_price(model, INTERACTIVE, "cached_input", 10)
+    [own_price_new] = hold([before.request()])
+    cached = make_offer(fresh("cached-long"), 1_000, None, 1_000)
+    sold(cached, "cached_input", "1 minute")
+    now = quote(acme.organization_id, cached, INTERACTIVE)
+    stood_in = replace(now, cached_input_price_id=now.input_price_id)
+    [own_price_old] = hold([acme.quoted(stood_in).request()])
+
+    assert refusals([own_price_unset, own_price_new]) == [None, None]
+    assert refusals([own_price_old]) == ["stale_quote"]
+
+
+def test_what_is_held_are_the_catalogs_prices_whatever_the_quote_says(acme: Tenant) -> None:
+    ours = quote(acme.organization_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
+    # The amount is that of the dearer input price, so it does not give this lie away.
+    request = acme.quoted(replace(ours, cached_input_micros_per_mtok=0)).held()
+
+    settle([used(request, UsageCounts(0, 60, 0))])
+
+    assert acme.receipt(request).charge_pico == 60 * 5
