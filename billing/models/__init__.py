@@ -1,0 +1,31 @@
+"""The tables of money: catalog, ledger, usage.
+
+Constraints here and in sql/ hold the invariants; writing happens in the SQL functions there, since
+role `app` may only read most of these. Used inside `billing` only.
+"""
+
+from billing.models.catalog import OfferRow, Price, TokenClass
+from billing.models.ledger import (
+    Account,
+    LedgerAccount,
+    LedgerKind,
+    LedgerLegRow,
+    LedgerTransaction,
+)
+from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, UsageEvent
+
+__all__ = [
+    "Account",
+    "Hold",
+    "HoldState",
+    "LedgerAccount",
+    "LedgerKind",
+    "LedgerLegRow",
+    "LedgerTransaction",
+    "OfferRow",
+    "Price",
+    "QuotaCounter",
+    "QuotaPolicy",
+    "TokenClass",
+    "UsageEvent",
+]
