@@ -40,30 +40,20 @@ class Organization:
 
 
 class TenantError(Exception):
-    """Base of everything this package raises on purpose; `code` is stable."""
-
-    code = "tenant_error"
+    """Base of everything this package raises on purpose."""
 
 
 class KeyMalformed(TenantError):
     """Not shaped like one of our keys (length, alphabet or checksum): no look-up was made."""
 
-    code = "invalid_api_key"
-
 
 class KeyRejected(TenantError):
     """Unknown, revoked or expired: one error and one text for all three."""
-
-    code = "invalid_api_key"
 
 
 class ProjectArchived(TenantError):
     """A valid key of a project that takes no requests any more."""
 
-    code = "project_archived"
-
 
 class ScopeMissing(TenantError):
     """Tenant data was asked for outside `tenant_scope`."""
-
-    code = "tenant_scope_missing"

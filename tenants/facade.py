@@ -10,8 +10,8 @@ from tenants.accounts import (
     create_project,
     organization_by_slug,
 )
-from tenants.keys import authenticate, check_format, issue_key, revoke_key, revoked_among
-from tenants.scope import TenantManager, TenantModel, TenantQuerySet, require_scope, tenant_scope
+from tenants.keys import authenticate, issue_key, revoke_key, revoked_among
+from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
 
 __all__ = [
     "TenantManager",
@@ -19,12 +19,10 @@ __all__ = [
     "TenantQuerySet",
     "archive_project",
     "authenticate",
-    "check_format",
     "create_organization",
     "create_project",
     "issue_key",
     "organization_by_slug",
-    "require_scope",
     "revoke_key",
     "revoked_among",
     "tenant_scope",

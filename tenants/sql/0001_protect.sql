@@ -47,6 +47,19 @@ GRANT SELECT ON tenants_organization, tenants_project TO headrace_definer;
 GRANT SELECT ON django_migrations TO headrace_app, headrace_housekeeper;
 GRANT SELECT, UPDATE (last_used_at) ON tenants_api_key TO headrace_definer;
 
+-- A revocation is for good, whoever asks.
+CREATE FUNCTION tenants_revoked_for_good() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'a revoked key stays revoked' USING ERRCODE = 'restrict_violation';
+END
+$$;
+CREATE TRIGGER tenants_revoked_for_good BEFORE UPDATE ON tenants_api_key
+    FOR EACH ROW WHEN (OLD.revoked_at IS NOT NULL
+                       AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at)
+    EXECUTE FUNCTION tenants_revoked_for_good();
+
 -- Before a tenant is known: who speaks with the secret of this hash? No row for an unknown,
 -- revoked or expired key. Notes the use, at most every 5 minutes.
 CREATE FUNCTION tenants_authenticate(hash bytea, scheme text)
