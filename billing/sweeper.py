@@ -1,7 +1,7 @@
 """The sweep of holds that nobody renews, and the partitions ahead of time.
 
-Runs as the housekeeper, one at a time over all processes, and touches only holds whose owner has
-been silent long enough for an engine's journal to have spoken. Called by a Celery task.
+Runs as the housekeeper and touches only holds whose owner has been silent long enough for an
+engine's journal to have spoken; sweeps at once share the work. Called by a Celery task.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ PARTITIONS_AHEAD_MONTHS = 3
 def sweep(lapse_s: int, journal_wait_s: int, using: str = "housekeeper") -> SweepReport:
     """Void open holds not renewed for both waits, each with a zero-charge estimated usage event.
 
-    Empty when another sweep is running. A settle that comes later is answered, not charged.
+    A settle that comes later is answered, not charged.
     """
     quiet = timedelta(seconds=max(lapse_s, journal_wait_s))
     rows = call("SELECT id FROM billing_sweep_holds(%s, %s) AS id", [quiet, SWEEP_HOLDS_MAX], using)

@@ -165,7 +165,9 @@ DECLARE
     made int := 0;
 BEGIN
     ASSERT months_ahead BETWEEN 0 AND 24, 'months_ahead must be 0 to 24';
-    PERFORM pg_advisory_xact_lock(hashtextextended('billing_ensure_partitions', 0));
+    -- One at a time, by a lock that takes more than the app's right to read; reads and writes of
+    -- events do not meet it.
+    LOCK TABLE ONLY billing_usage_event IN SHARE UPDATE EXCLUSIVE MODE;
     FOR month IN
         SELECT generate_series(date_trunc('month', now()),
                                date_trunc('month', now()) + make_interval(months => months_ahead),

@@ -1,5 +1,5 @@
--- The ways out of an open hold: settled, voided, swept; and renewing one. Run once by migration 0002:
--- a change is a new file in a new migration.
+-- The ways out of an open hold: settled, voided, swept; and renewing one. Run once by migration
+-- 0002: a change is a new file in a new migration.
 --
 -- Every way out is a guarded UPDATE of `state`, so each hold takes exactly one. Locks come in the
 -- order of 0002_take_holds.sql: holds by id, quota counters by policy, accounts by id.
@@ -146,8 +146,9 @@ AS $$
                    ORDER BY h.id FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- Void holds that nobody renewed for `quiet`, each with a zero-charge estimated event. One sweeper
--- at a time; holds in somebody's hands are skipped.
+-- Void holds that nobody renewed for `quiet`, each with a zero-charge estimated event. Holds in
+-- somebody's hands are skipped, so sweeps at once share the work; there is no lock around a sweep
+-- that somebody could keep it out with.
 CREATE FUNCTION billing_sweep_holds(quiet interval, holds_max int) RETURNS SETOF uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -155,9 +156,6 @@ DECLARE
     hold billing_hold;
     closed uuid[];
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtextextended('billing_sweep_holds', 0)) THEN
-        RETURN;
-    END IF;
     closed := ARRAY(SELECT h.id FROM billing_hold h
                      WHERE h.state = 'open' AND h.renewed_at < now() - quiet
                      ORDER BY h.id LIMIT holds_max FOR NO KEY UPDATE SKIP LOCKED);

@@ -282,6 +282,7 @@ WRITES = [
     "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",
     "SELECT billing_sweep_holds(interval '0', 100)",
     "SELECT billing_ensure_partitions(1)",
+    "LOCK TABLE ONLY billing_usage_event IN SHARE UPDATE EXCLUSIVE MODE",
     "SELECT * FROM tenants_user",
 ]
 
