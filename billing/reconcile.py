@@ -27,6 +27,24 @@ CHECKS = {
     "a prepaid balance is below its floor": """
         SELECT organization_id, posted_pico - held_pico, floor_pico FROM billing_account
          WHERE posted_pico - held_pico < floor_pico""",
+    "a hold's account is not one of its tenant and currency": """
+        SELECT h.id, h.account_id FROM billing_hold h
+          LEFT JOIN billing_account a ON a.ledger_account_id = h.account_id
+           AND a.organization_id = h.organization_id AND a.currency = h.currency
+         WHERE a.ledger_account_id IS NULL""",
+    "a hold's unit prices are not those of its price rows": """
+        SELECT h.id, sold.token_class, sold.price_id, sold.micros
+          FROM billing_hold h
+         CROSS JOIN LATERAL (VALUES
+               ('input', h.input_price_id, h.input_micros_per_mtok),
+               ('cached_input', h.cached_input_price_id, h.cached_input_micros_per_mtok),
+               ('output', h.output_price_id, h.output_micros_per_mtok)
+             ) AS sold (token_class, price_id, micros)
+          LEFT JOIN billing_price p ON p.id = sold.price_id
+           AND (p.tier, p.currency) = (h.tier, h.currency)
+           AND p.price_micros_per_mtok = sold.micros
+           AND (p.token_class = sold.token_class OR p.id = h.input_price_id)
+         WHERE p.id IS NULL""",
     "a posted hold has no usage event, or one of another charge": """
         SELECT h.id, h.charge_pico, e.charge_pico FROM billing_hold h
           LEFT JOIN billing_usage_event e ON e.occurred_at = h.closed_at AND e.request_id = h.id
