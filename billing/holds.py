@@ -2,7 +2,7 @@
 
 Each function is one SQL function of sql/; all take lists, a request is a list of one and one
 round trip. Never called inside another transaction, never from the event loop's thread. Called by
-the gateway's pipeline, by its drain, and for finishes found in an engine's journal.
+the gateway for its requests, and for finishes found in an engine's journal.
 """
 
 import logging
@@ -39,8 +39,9 @@ logger = logging.getLogger(__name__)
 def hold(requests: Sequence[HoldRequest], using: str = APP_ALIAS) -> list[HoldOutcome]:
     """Reserve each request's amount and daily tokens, or say why not; answers in the order asked.
 
-    A refused request leaves nothing behind and does not hinder the others. Raises ValueError for
-    negative counts or an id that is in the list twice.
+    A refused request leaves nothing behind and does not hinder the others. The unit prices held
+    are those of the quote's price rows; a quote that says others is refused as stale. Raises
+    ValueError for negative counts or an id that is in the list twice.
     """
     _check_ids([request.request_id for request in requests])
     outcomes = []
@@ -88,13 +89,20 @@ def settle(settlements: Sequence[Settlement], using: str = APP_ALIAS) -> list[Se
 
 
 def void(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
-    """Release holds whose requests never reached an engine: no event, no charge. Idempotent."""
+    """Release holds whose requests never reached an engine: no event, no charge. Idempotent.
+
+    Bare ids suffice: the server makes them and no client ever sends one here, and an engine's
+    journal, which names refused requests, knows no tenant.
+    """
     for some in _parts(list(request_ids)):
         call("SELECT billing_void_holds(%s::uuid[])", [some], using)
 
 
 def renew(request_ids: Collection[UUID], using: str = APP_ALIAS) -> None:
-    """Keep open holds out of the sweeper's reach; closed and unknown ids are ignored."""
+    """Keep open holds out of the sweeper's reach; closed and unknown ids are ignored.
+
+    Bare ids suffice, as for `void`: they are those of this process's own requests.
+    """
     for some in _parts(list(request_ids)):
         call("SELECT billing_renew_holds(%s::uuid[])", [some], using)
 
@@ -118,14 +126,10 @@ def _hold_item(request: HoldRequest, amount_pico: int) -> dict[str, object]:
         "project": str(request.project_id),
         "key": str(request.key_id),
         "tier": quote.tier.value,
-        "currency": quote.currency,
         "model_asked": request.model_asked[:MODEL_LENGTH_MAX],
         "input_price": str(quote.input_price_id),
         "cached_input_price": str(quote.cached_input_price_id),
         "output_price": str(quote.output_price_id),
-        "input_micros": quote.input_micros_per_mtok,
-        "cached_input_micros": quote.cached_input_micros_per_mtok,
-        "output_micros": quote.output_micros_per_mtok,
         "prompt_tokens": request.prompt_tokens,
         "output_tokens_max": request.output_tokens_max,
         "amount": amount_pico,

@@ -1,7 +1,7 @@
 """Accounts and money in: opening a tenant's ledger accounts, granting credit, reading balances.
 
-Never changes a posted entry: a correction is a new transaction. Called by the seed and operators
-(housekeeper's alias) and by the receipt and usage pages (balance).
+Never changes a posted entry: a correction is a new transaction. Called by the seed
+(housekeeper's alias), by the demo and by the gateway's batch port (balance).
 """
 
 from uuid import UUID

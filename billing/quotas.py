@@ -1,7 +1,7 @@
 """Limits that live in PostgreSQL and are enforced inside the hold: tokens per UTC day.
 
 A counter counts from the moment its limit is set. Minute limits are the gateway's, on Redis.
-Called by seed, operators and, later, the management API.
+Called by operators.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
 """The receipt: everything one request was held, counted and charged for.
 
 Reads under the tenant's scope, so another tenant's id answers like an unknown one; reading never
-bills. Called by `GET /v1/usage/requests/{id}`, the demo and the consoles.
+bills. Called by `GET /v1/usage/requests/{id}` and by the gateway's batch port.
 """
 
 from uuid import UUID

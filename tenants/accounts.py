@@ -1,7 +1,6 @@
 """Organizations and projects: making, finding and archiving them.
 
-Never touches keys or money. Called by the seed with the housekeeper's alias, and by the
-management API within a tenant.
+Never touches keys or money. Called by the seed, with the housekeeper's alias, and by the demo.
 """
 
 from uuid import UUID
