@@ -77,6 +77,21 @@ def test_each_role_logs_in_and_only_the_housekeeper_passes_row_security(
     }
 
 
+def test_the_app_enters_no_other_database_and_makes_no_temporary_table(
+    servers: EmbeddedServers,
+) -> None:
+    url = servers.addresses().database_url
+
+    for other in ("postgres", "template1"):
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            psycopg.connect(url.removesuffix("headrace") + other)
+    with (
+        psycopg.connect(url) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege, match="temporary"),
+    ):
+        connection.execute("CREATE TEMPORARY TABLE tenants_organization (id uuid)")
+
+
 def test_strangers_without_the_password_are_refused(servers: EmbeddedServers) -> None:
     port = servers.postgres.port if servers.postgres else 0
     valkey = servers.valkey.port if servers.valkey else 0

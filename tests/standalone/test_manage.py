@@ -58,6 +58,26 @@ def test_commands_without_a_database_start_no_server(
     assert not Path(environment["HEADRACE_DATA"]).exists()
 
 
+def test_with_servers_of_its_own_a_house_still_makes_its_secret_key(
+    environment: dict[str, str],
+) -> None:
+    own = {
+        "DATABASE_URL": "postgres://headrace_app:x@127.0.0.1:9/headrace",
+        "REDIS_URL": "redis://127.0.0.1:9/0",
+        "HEADRACE_SECRET_KEY": "",
+    }
+
+    done = _manage(
+        environment | own,
+        *("shell", "--no-imports", "-c"),
+        "from django.conf import settings; print(settings.SECRET_KEY)",
+    )
+
+    secrets = DataFolder(Path(environment["HEADRACE_DATA"])).secrets()
+    assert done.stdout.strip() == secrets.secret_key, done.stderr
+    assert not DataFolder(Path(environment["HEADRACE_DATA"])).postgres.exists()
+
+
 def test_a_data_folder_that_cannot_be_made_is_a_plain_error(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

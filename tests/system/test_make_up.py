@@ -194,6 +194,43 @@ def test_a_port_that_is_none_is_an_error(environment: dict[str, str], port: str)
     assert f"HEADRACE_PORT must be a port number, not '{port}'" in refused.output
 
 
+def test_a_bundle_that_is_none_is_an_error_before_anything_starts(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with up(environment | {"HEADRACE_MODEL_BUNDLE": str(tmp_path / "nope")}) as refused:
+        exit_code = refused.wait_end()
+
+    assert exit_code == 1
+    assert "error: HEADRACE_MODEL_BUNDLE names no usable bundle" in refused.output
+    assert "Traceback" not in refused.output
+    assert not (Path(environment["HEADRACE_DATA"]) / "postgres").exists()
+
+
+@pytest.mark.long
+def test_it_comes_up_whatever_is_logged_and_with_options_for_its_engine(
+    environment: dict[str, str],
+) -> None:
+    given = {
+        "HEADRACE_LOG_LEVEL": "ERROR",
+        "HEADRACE_ENGINE_OPTIONS": "--threads 1 --pool-tokens 8192",
+    }
+    with up(environment | given) as running:
+        running.wait_up()
+
+    assert "blocks=512" in running.output
+    assert "superuser privileges" not in running.output
+
+
+@pytest.mark.long
+def test_options_that_the_engine_refuses_are_shown(environment: dict[str, str]) -> None:
+    with up(environment | {"HEADRACE_ENGINE_OPTIONS": "--turbo"}) as refused:
+        exit_code = refused.wait_end()
+
+    assert exit_code == 1
+    assert "unrecognized arguments: --turbo" in refused.output
+    assert "HEADRACE_ENGINE_OPTIONS is '--turbo'" in refused.output
+
+
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests are a plain user's already")
 def test_it_serves_a_plain_user(environment: dict[str, str], bundle_folder: Path) -> None:
