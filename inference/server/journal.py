@@ -9,8 +9,6 @@ server's event loop; only `sync` runs in another thread.
 import fcntl
 import logging
 import os
-import struct
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import msgspec
 
 from inference.contracts import Finish
 from inference.protocol import Ack, Finished
+from inference.server.journal_records import is_cut_off, pack, split, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +24,8 @@ FINISHES_MAX = 10_000
 """Unacknowledged finishes and running requests together; beyond it new work is refused."""
 COMPACT_BYTES_MIN = 1024 * 1024
 """A journal is rewritten only past this size, and only if three quarters of it are dead."""
-
-_HEADER = struct.Struct(">II")
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Finished | Ack] = msgspec.msgpack.Decoder(Finished | Ack)
+ASIDE_FILES_MAX = 8
+"""Files of what could not be read; beyond it the oldest is removed."""
 
 
 class JournalError(Exception):
@@ -54,7 +51,13 @@ class Journal:
         except OSError as error:
             os.close(self._lock)
             raise JournalError(f"the journal in {folder} belongs to a running engine") from error
-        self._file, self._bytes = self._open_and_replay()
+        self._bytes = 0
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o600)
+            self._replay()
+        except OSError as error:
+            raise JournalError(f"cannot open {self._path}: {error}") from error
 
     def record(self, finishes: Iterable[Finish]) -> None:
         """Appends finishes; a later record of the same request replaces an earlier one.
@@ -62,7 +65,7 @@ class Journal:
         They are durable once `sync` has returned.
         """
         for finish in finishes:
-            record = _pack(Finished([finish]))
+            record = pack(Finished([finish]))
             self._append(record)
             self.unacknowledged[finish.request_id] = finish
             self._sizes[finish.request_id] = len(record)
@@ -77,7 +80,7 @@ class Journal:
         if known:
             for request_id in known:
                 del self._sizes[request_id]
-            self._append(_pack(Ack(known)))
+            self._append(pack(Ack(known)))
         return known
 
     def sync(self) -> None:
@@ -108,50 +111,55 @@ class Journal:
             raise JournalError(f"short write to {self._path}: the disk is full")
         self._bytes += len(record)
 
-    def _open_and_replay(self) -> tuple[int, int]:
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            content = self._path.read_bytes()
-            valid_bytes = self._replay(content)
-            if valid_bytes < len(content):
-                self._set_aside(content[valid_bytes:])
-                os.ftruncate(file, valid_bytes)
-            _sync_folder(self._path.parent)
-        except OSError as error:
-            raise JournalError(f"cannot open {self._path}: {error}") from error
-        return file, valid_bytes
-
-    def _replay(self, content: bytes) -> int:
-        """Applies records up to the first that is torn; returns how many bytes were good."""
-        offset = 0
-        while offset + _HEADER.size <= len(content):
-            length, checksum = _HEADER.unpack_from(content, offset)
-            body = content[offset + _HEADER.size : offset + _HEADER.size + length]
-            if len(body) < length or zlib.crc32(body) != checksum:
-                break
-            try:
-                record = _decoder.decode(body)
-            except msgspec.DecodeError as error:
-                raise JournalError(
-                    f"{self._path} holds a record of another version at byte {offset}: {error}"
-                ) from error
-            size = _HEADER.size + length
-            if isinstance(record, Finished):
-                for finish in record.finishes:
-                    self.unacknowledged[finish.request_id] = finish
-                    self._sizes[finish.request_id] = size
+    def _replay(self) -> None:
+        """Applies every record that is whole. What is not is set aside and taken out of the file,
+        so that it is met once."""
+        content = self._path.read_bytes()
+        damaged: list[bytes] = []
+        is_record = True
+        for offset, part, is_record in split(content):
+            if is_record:
+                self._apply(part, offset)
             else:
-                for request_id in record.request_ids:
-                    self.unacknowledged.pop(request_id, None)
-                    self._sizes.pop(request_id, None)
-            offset += size
-        return offset
+                damaged.append(part)
+        self._bytes = len(content)
+        if damaged:
+            torn = not is_record and len(damaged) == 1 and is_cut_off(damaged[0])
+            self._set_aside(damaged, torn=torn)
+            self._rewrite()
+        _sync_folder(self._path.parent)
 
-    def _set_aside(self, torn: bytes) -> None:
-        """Keeps what could not be read: a torn last write is normal, anything longer is not."""
-        aside = self._path.with_name("finishes.torn")
-        aside.write_bytes(torn)
-        logger.warning("event=journal_torn bytes=%d kept_in=%s", len(torn), aside)
+    def _apply(self, part: bytes, offset: int) -> None:
+        try:
+            record = unpack(part)
+        except msgspec.DecodeError as error:
+            raise JournalError(
+                f"{self._path} holds a record of another version at byte {offset}: {error}"
+            ) from error
+        if isinstance(record, Finished):
+            for finish in record.finishes:
+                self.unacknowledged[finish.request_id] = finish
+                self._sizes[finish.request_id] = len(part)
+        else:
+            for request_id in record.request_ids:
+                self.unacknowledged.pop(request_id, None)
+                self._sizes.pop(request_id, None)
+
+    def _set_aside(self, damaged: list[bytes], *, torn: bool) -> None:
+        """Keeps what could not be read. `torn` is a last write that was cut off, which a crash may
+        do: nobody was told that it was durable. Anything else may have been a finish."""
+        aside = _next_aside(self._path.parent)
+        aside.write_bytes(b"".join(damaged))
+        size = sum(map(len, damaged))
+        if torn:
+            logger.warning("event=journal_torn bytes=%d kept_in=%s", size, aside)
+        else:
+            logger.error(
+                "event=journal_damaged bytes=%d places=%d kept_in=%s: finishes may be lost",
+                size,
+                len(damaged),
+                aside,
+            )
 
     def _rewrite(self) -> None:
         fresh_path = self._path.with_name("finishes.fresh")
@@ -161,7 +169,7 @@ class Journal:
                 fresh_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
             )
             records = {
-                request_id: _pack(Finished([finish]))
+                request_id: pack(Finished([finish]))
                 for request_id, finish in self.unacknowledged.items()
             }
             content = memoryview(b"".join(records.values()))
@@ -178,9 +186,13 @@ class Journal:
         self._sizes = {request_id: len(record) for request_id, record in records.items()}
 
 
-def _pack(record: Finished | Ack) -> bytes:
-    body = _encoder.encode(record)
-    return _HEADER.pack(len(body), zlib.crc32(body)) + body
+def _next_aside(folder: Path) -> Path:
+    """A fresh name; makes room for it by removing the oldest."""
+    suffixes = [path.suffix[1:] for path in folder.glob("finishes.torn.[0-9]*")]
+    numbers = sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())
+    for number in numbers[: max(0, len(numbers) - ASIDE_FILES_MAX + 1)]:
+        (folder / f"finishes.torn.{number}").unlink(missing_ok=True)
+    return folder / f"finishes.torn.{numbers[-1] + 1 if numbers else 1}"
 
 
 def _sync_folder(folder: Path) -> None:
