@@ -36,6 +36,7 @@ class TorchRunner:
         self._model = model
         self._pool = pool
         self._device = pool.keys[0].device
+        self.device = str(self._device)
 
     @torch.inference_mode()
     def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:

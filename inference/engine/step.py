@@ -51,6 +51,8 @@ class Runner(Protocol):
     context_tokens_max: int
     cache_key: bytes
     """Names weights version, dtype and KV format: part of every block hash."""
+    device: str
+    """Where it computes, for people: "cpu" or "cuda:0"."""
 
     def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
         """The drawn token id of each sequence step in order, None where none was asked for."""

@@ -24,9 +24,20 @@ from inference.server.listener import SocketTaken, remove_stale
 from inference.server.server import EngineServer, EngineStuck, ServedModel
 from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
 from inference.tokenizer.token_bytes import TokenBytes
+from inference.weights.checkpoint import CheckpointInvalid
 
 logger = logging.getLogger("inference.server")
 
+FAULTS = (
+    BundleInvalid,
+    CheckpointInvalid,
+    JournalError,
+    SocketTaken,
+    EngineStuck,
+    ValueError,
+    OSError,
+)
+"""What ends the process with one line; anything else is a fault of ours and gets a traceback."""
 EXAMPLE_TOKENS = 512
 """The start-up line also says how many requests of this size fit the pool."""
 
@@ -39,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     )
     try:
         return _serve(arguments)
-    except (BundleInvalid, JournalError, SocketTaken, EngineStuck, ValueError, OSError) as error:
+    except FAULTS as error:
         logger.critical("event=engine_failed error=%s: %s", type(error).__name__, error)
     except Exception:
         logger.critical("event=engine_failed", exc_info=True)
@@ -62,7 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pool-tokens", type=int, default=16384)
     parser.add_argument("--running-max", type=int, default=64)
     parser.add_argument("--waiting-max", type=int, default=256, help="per priority class")
-    parser.add_argument("--step-tokens-max", type=int, default=256)
+    parser.add_argument(
+        "--step-tokens-max",
+        type=int,
+        default=256,
+        help="a step is not interrupted: an abort waits for its end, which a full step of 256 "
+        "prompt tokens reaches after about 0.8 s on one core",
+    )
     parser.add_argument("--drain-s", type=float, default=20.0, help="grace after SIGTERM")
     return parser
 
@@ -109,7 +126,7 @@ def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Schedule
     logger.info(
         "event=loaded model=%s device=%s threads=%d seconds=%.1f blocks=%d block_tokens=%d",
         bundle.name,
-        arguments.device,
+        runner.device,
         arguments.threads,
         time.monotonic() - started_at_s,
         runner.block_count,

@@ -5,9 +5,11 @@ format's reader translates. Readers implement it, `inference.models` consumes it
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
+if TYPE_CHECKING:
+    # The server names CheckpointInvalid, and says what else is wrong before it waits for torch.
+    import torch
 
 
 class CheckpointInvalid(Exception):
@@ -40,6 +42,6 @@ class Checkpoint(Protocol):
         """Every tensor in the checkpoint."""
         ...
 
-    def tensor(self, name: str) -> torch.Tensor:
+    def tensor(self, name: str) -> "torch.Tensor":
         """One tensor in float32 on the CPU. Raises CheckpointInvalid when there is none."""
         ...

@@ -25,6 +25,7 @@ class StubRunner:
         self.vocab_size = vocab_size
         self.context_tokens_max = context_tokens_max
         self.cache_key = b"stub"
+        self.device = "stub"
         self.script = script
         self.steps: list[list[SequenceStep]] = []
         self.fail_next = False

@@ -148,6 +148,7 @@ def test_preempted_requests_answer_as_if_they_never_had_been(
         vocab_size = runner.vocab_size
         context_tokens_max = runner.context_tokens_max
         cache_key = runner.cache_key
+        device = runner.device
         execute = staticmethod(runner.execute)
 
     engine = Engine(

@@ -1,6 +1,8 @@
 """The engine as a process of its own: dying peers, kill -9, SIGTERM, and a second one too many."""
 
 import asyncio
+import dataclasses
+import shutil
 import signal
 import subprocess
 import time
@@ -21,7 +23,7 @@ from inference.contracts import (
 from inference.protocol import Chunks, Submit
 from inference.tokenizer.bundle import Bundle
 from tests.inference.conftest import Golden
-from tests.inference.server.engine_process import EXIT_S, EngineProcess
+from tests.inference.server.engine_process import EXIT_S, START_S, EngineProcess
 from tests.inference.server.raw_peer import raw_peer
 from tests.inference.server.running_server import read_all, until
 
@@ -70,6 +72,7 @@ def test_the_engine_answers_over_its_socket(live: Live, goldens: list[Golden]) -
             assert "".join(chunk.text for chunk in chunks) + finish.text == goldens[0].text
             assert finish.reason is FinishReason.STOP
             assert "requests at 2048 tokens" in live.engine.log()
+            assert " device=auto " not in live.engine.log()
 
     asyncio.run(scenario())
 
@@ -98,6 +101,23 @@ def test_a_client_gone_mid_stream_or_before_frees_its_requests_within_a_second(
             live.engine.orphans.clear()
 
     asyncio.run(scenario())
+
+
+def test_altered_weights_end_the_process_with_one_clear_line(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    altered = dataclasses.replace(bundle, folder=tmp_path / "bundle")
+    shutil.copytree(bundle.folder, altered.folder)
+    with (altered.folder / altered.weights_file).open("ab") as file:
+        file.write(b"more")
+    engine = EngineProcess(altered, tmp_path)
+
+    status = engine.start().wait(START_S)
+
+    assert status == 1
+    (line,) = engine.log().splitlines()
+    assert "event=engine_failed error=CheckpointInvalid" in line
+    assert "not the weights" in line
 
 
 def test_a_second_engine_on_the_same_journal_or_socket_says_so_and_goes(
