@@ -98,8 +98,8 @@ class GenerationRequest:
     """One completion to compute.
 
     `cache_salt` partitions the prefix cache: two requests share KV blocks only under equal salts.
-    With `stream` False nothing is sent before the end: the text comes as one chunk beside the
-    finish, and `Finish.sent` stays zero, as nobody was handed a part of it.
+    Chunks come for every request; with `stream` False nobody is handed a part of the answer before
+    its end, so `Finish.sent` stays zero.
     """
 
     request_id: str
@@ -112,8 +112,9 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Cumulative counts of one request, as the engine counts them; 0 <= cached < prompt.
+    """Cumulative counts of one request, as the engine counts them; 0 <= cached <= prompt.
 
+    All zero until admitted, from then on cached < prompt: the last prompt token is always computed.
     `cached` is the part of `prompt` found in the prefix cache, fixed at first admission.
     `completion` counts every generated token, the end-of-sequence token included.
     """
@@ -146,9 +147,9 @@ class Chunk:
 class Finish:
     """The end of one request. `text` is the tail that was still held back, already cut at a stop.
 
-    `counts` is what the engine computed; `sent` is what had been written to the connection that
-    carried the request (they differ only for PEER_LOST). `error_code` and `error_message` are set
-    for ERROR and REFUSED.
+    `counts` is what the engine computed. `sent` is what had been written to the connection that
+    carried the request: maybe less for PEER_LOST, zero for a request with `stream` False.
+    `error_code` and `error_message` are set for ERROR and REFUSED.
     """
 
     request_id: str
@@ -168,7 +169,6 @@ class ModelLimits:
     context_tokens_max: int
     pool_tokens: int
     vocab_size: int
-    waiting_max: int
 
     def request_tokens_max(self) -> int:
         """The longest prompt + output that can ever fit."""
@@ -214,16 +214,3 @@ def chain_root(*, salt: bytes, cache_key: bytes) -> bytes:
 def chain_block(parent: bytes, block: Sequence[int]) -> bytes:
     """The digest of one full block of token ids (each 0 .. 2**32 - 1) that follows `parent`."""
     return hashlib.sha256(parent + _BLOCK.pack(*block)).digest()
-
-
-def block_hashes(prompt_ids: Sequence[int], *, salt: bytes, cache_key: bytes) -> list[bytes]:
-    """Chained SHA-256 digests of the full blocks of a prompt, oldest first.
-
-    Digest i covers tokens 0 .. (i + 1) * BLOCK_TOKENS - 1, under the root of `chain_root`.
-    """
-    parent = chain_root(salt=salt, cache_key=cache_key)
-    digests: list[bytes] = []
-    for start in range(0, len(prompt_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-        parent = chain_block(parent, prompt_ids[start : start + BLOCK_TOKENS])
-        digests.append(parent)
-    return digests

@@ -58,7 +58,6 @@ class Submit(msgspec.Struct, frozen=True, tag="submit"):
 class Chunks(msgspec.Struct, frozen=True, tag="chunks"):
     """Engine -> client: what one step added to the requests of this connection."""
 
-    step: int
     chunks: list[Chunk]
 
 
@@ -81,7 +80,7 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
 
 class Credit(msgspec.Struct, frozen=True, tag="credit"):
-    """Client -> engine: `frames` more chunk frames were consumed."""
+    """Client -> engine: `frames` more chunk frames were received."""
 
     frames: int
 

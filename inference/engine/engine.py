@@ -29,7 +29,7 @@ from inference.engine.step import Runner, SampleSpec, SequenceStep
 logger = logging.getLogger(__name__)
 
 ENGINE_ERROR = "engine_error"
-"""`error_code` of requests that were in a step which the runner failed."""
+"""`error_code` of requests that the runner cannot compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,6 @@ class Engine:
             context_tokens_max=runner.context_tokens_max,
             pool_tokens=runner.block_count * BLOCK_TOKENS,
             vocab_size=runner.vocab_size,
-            waiting_max=limits.waiting_max,
         )
 
     @property
@@ -109,7 +108,7 @@ class Engine:
         return self._finish(state, reason, error_code=error_code, error_message=error_message)
 
     def step(self) -> StepResult:
-        """Computes one step. A runner that raises fails the requests of this step only."""
+        """Computes one step. Requests that the runner raises for end; their neighbours go on."""
         shares = self._scheduler.plan()
         if not shares:
             return StepResult()
@@ -118,15 +117,10 @@ class Engine:
             if share.state.scheduled_at_s is None:
                 share.state.scheduled_at_s = now_s
         self._steps += 1
-        try:
-            drawn = self._runner.execute([self._sequence_step(share) for share in shares])
-            self._check_drawn(shares, drawn)
-        except Exception as error:  # noqa: BLE001  the engine loop is a process edge: it goes on
-            return self._fail(shares, error)
-        self._scheduler.commit(shares)
+        computed, finishes = self._compute(shares)
+        self._scheduler.commit([share for share, _ in computed])
         chunks: list[Chunk] = []
-        finishes: list[Finish] = []
-        for share, token_id in zip(shares, drawn, strict=True):
+        for share, token_id in computed:
             if token_id is not None:
                 self._accept(share.state, token_id, chunks, finishes)
         return StepResult(tuple(chunks), tuple(finishes))
@@ -176,6 +170,25 @@ class Engine:
             return RefusalCode.QUEUE_FULL, "too many requests are waiting"
         return None
 
+    def _compute(self, shares: list[Share]) -> tuple[list[tuple[Share, int | None]], list[Finish]]:
+        """The shares with what was drawn for them, and the ends of those that cannot be computed.
+
+        A runner that raises does not say for whom, so each share is tried again alone. KV is
+        written by position: computing it twice changes nothing.
+        """
+        try:
+            drawn = self._runner.execute([self._sequence_step(share) for share in shares])
+            self._check_drawn(shares, drawn)
+            return list(zip(shares, drawn, strict=True)), []
+        except Exception as error:  # noqa: BLE001  the engine loop is a process edge: it goes on
+            if len(shares) == 1:
+                return [], [self._fail(shares[0].state, error)]
+            logger.warning("event=step_failed shares=%d next=one_by_one", len(shares))
+        alone = [self._compute([share]) for share in shares]
+        return [one for computed, _ in alone for one in computed], [
+            finish for _, finishes in alone for finish in finishes
+        ]
+
     def _sequence_step(self, share: Share) -> SequenceStep:
         state, sampling = share.state, share.state.request.sampling
         return SequenceStep(
@@ -203,22 +216,13 @@ class Engine:
             if token_id is not None and not 0 <= token_id < self._runner.vocab_size:
                 raise ValueError(f"token {token_id} is outside the vocabulary")
 
-    def _fail(self, shares: list[Share], error: Exception) -> StepResult:
-        logger.error(
-            "event=step_failed requests=%s",
-            ",".join(share.state.request.request_id for share in shares),
-            exc_info=error,
-        )
-        return StepResult(
-            finishes=tuple(
-                self._finish(
-                    share.state,
-                    FinishReason.ERROR,
-                    error_code=ENGINE_ERROR,
-                    error_message=f"the engine failed this request: {type(error).__name__}",
-                )
-                for share in shares
-            )
+    def _fail(self, state: RequestState, error: Exception) -> Finish:
+        logger.error("event=request_failed request=%s", state.request.request_id, exc_info=error)
+        return self._finish(
+            state,
+            FinishReason.ERROR,
+            error_code=ENGINE_ERROR,
+            error_message=f"the engine failed this request: {type(error).__name__}",
         )
 
     def _accept(

@@ -67,8 +67,8 @@ class ConnectionEvents(Protocol):
 
 class Connection:
     """`sent` maps each request of this connection whose finish has not been written yet to the
-    counts that were in the frames already handed to the kernel; a request that wants its answer
-    whole stays at zero, as it has got nothing until it has everything."""
+    counts that were in the frames already handed to the kernel. One with `stream` False stays at
+    zero: its chunks flow like any other's, but nobody is handed a part of the answer."""
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._events = events
-        self._step = 0
         self._credit = CREDIT_FRAMES
         self._pending: dict[str, ChunkBuffer] = {}
         self._whole: set[str] = set()
@@ -95,9 +94,8 @@ class Connection:
         self._room = asyncio.Event()
         self._room.set()
 
-    def push(self, step: int, chunk: Chunk) -> None:
+    def push(self, chunk: Chunk) -> None:
         """Queues what a step added to one of this connection's requests."""
-        self._step = step
         buffer = self._pending.get(chunk.request_id)
         if buffer is None:
             buffer = self._pending[chunk.request_id] = ChunkBuffer(chunk.request_id)
@@ -220,10 +218,8 @@ class Connection:
             for finish in ready:
                 del self._finishes[finish.request_id]
             return Finished(ready)
-        if self._credit > 0:
-            streaming = [i for i in self._pending if i not in self._whole]
-            if streaming:
-                return self._chunk_frame(streaming)
+        if self._credit > 0 and self._pending:
+            return self._chunk_frame(list(self._pending))
         if self._finishes:
             return self._chunk_frame(self._finishes)
         return None
@@ -240,4 +236,4 @@ class Connection:
             if filled_bytes > FRAME_FILL_BYTES:
                 break
         self._credit -= 1
-        return Chunks(self._step, chunks)
+        return Chunks(chunks)

@@ -153,7 +153,7 @@ class EngineServer:
         return Description(self._served.bundle_hash, self._served.files)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX:
+        if self.connections >= CONNECTIONS_MAX:
             logger.warning("event=connection_refused reason=connections_max")
             writer.transport.abort()
             return
@@ -162,7 +162,9 @@ class EngineServer:
         self._connections[connection] = asyncio.current_task()
         self._alone.clear()
         self._deliveries.connection_opened(connection)
-        logger.info("event=connected connection=%s", connection.name)
+        logger.info(
+            "event=connected connection=%s connections=%d", connection.name, self.connections
+        )
         try:
             await connection.run(self._hello())
         finally:
@@ -201,11 +203,11 @@ class EngineServer:
         message = "the engine shut down before the end" if error_code == DRAINING else None
         self._step_loop.abort(fresh, reason, error_code=error_code, error_message=message)
 
-    def _took_step(self, step: int, result: StepResult) -> None:
+    def _took_step(self, result: StepResult) -> None:
         for chunk in result.chunks:
             carrier = self._carriers[chunk.request_id]
             if not carrier.closed:
-                carrier.push(step, chunk)
+                carrier.push(chunk)
         for finish in result.finishes:
             carrier = self._carriers.pop(finish.request_id)
             self._ending.discard(finish.request_id)

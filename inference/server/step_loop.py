@@ -38,7 +38,7 @@ class StepLoop:
     def __init__(
         self,
         engine: Engine,
-        on_result: Callable[[int, StepResult], None],
+        on_result: Callable[[StepResult], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._engine = engine
@@ -146,11 +146,11 @@ class StepLoop:
         self._snapshot = self._engine.stats()
         if not result.chunks and not result.finishes:
             return
-        self._call(self._deliver, self._snapshot.step, result)
+        self._call(self._deliver, result)
 
-    def _deliver(self, step: int, result: StepResult) -> None:
+    def _deliver(self, result: StepResult) -> None:
         self._outstanding -= len(result.finishes)
-        self._on_result(step, result)
+        self._on_result(result)
 
     def _call(self, function: Callable[[*Args], object], *args: *Args) -> None:
         assert self._loop is not None

@@ -3,6 +3,7 @@
 import asyncio
 import stat
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from inference.client.native import EngineLost
 from inference.contracts import FinishReason, RefusalCode, TokenCounts
 from inference.engine.scheduler import SchedulerLimits
+from inference.engine.step import SequenceStep
 from inference.protocol import (
     CREDIT_FRAMES,
     FRAME_BYTES_MAX,
@@ -54,16 +56,23 @@ def test_a_request_streams_its_tokens_and_one_finish(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_asked_for_whole_comes_in_one_chunk_beside_its_finish(tmp_path: Path) -> None:
+def test_an_answer_asked_for_whole_flows_too_but_counts_as_sent_by_nobody(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
-        async with running_server(tmp_path) as running, raw_peer(running.socket_path) as peer:
-            peer.send(Submit([request("whole", max_tokens=40, stream=False)]))
+        runner = GatedRunner()
+        async with running_server(tmp_path, runner) as running:
+            client = await running.client()
+            stream = client.submit(request("whole", stream=False))
+            runner.permits.release(3)
+            await until(lambda: stream.counts.completion == 3)
+            runner.let_run()
 
-            chunks, finish, frames = await peer.read_finish("whole")
+            chunks, finish = await read_all(stream)
 
-            assert frames == len(chunks) == 1
-            assert list(chunks[0].token_ids) == expected_output(range(20), 40)
-            assert finish.counts.completion == 40
+            token_ids = [token for chunk in chunks for token in chunk.token_ids]
+            assert token_ids == expected_output(range(20), 8)
+            assert finish.counts.completion == 8
             assert finish.sent == TokenCounts()
 
     asyncio.run(scenario())
@@ -358,18 +367,32 @@ def test_a_step_that_hangs_shows_in_its_age_and_an_idle_engine_has_none(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_failed_step_ends_its_requests_and_the_server_goes_on(tmp_path: Path) -> None:
+def test_a_request_the_runner_fails_ends_and_its_neighbours_go_on(tmp_path: Path) -> None:
+    class Picky(GatedRunner):
+        def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
+            for step in steps:
+                if step.request_id == "bad" and step.sample and step.sample.position == 3:
+                    raise RuntimeError("not this one")
+            return super().execute(steps)
+
     async def scenario() -> None:
-        runner = StubRunner()
-        runner.fail_next = True
+        runner = Picky()
         async with running_server(tmp_path, runner) as running:
             client = await running.client()
-            _, failed = await read_all(client.submit(request("r1")))
+            streams = [client.submit(request(n, prompt=[3] * 20)) for n in ("r1", "bad", "r2")]
+            await client.stats(WAIT_S)
+            runner.let_run()
 
-            _, finish = await read_all(client.submit(request("r2")))
+            first, bad, second = await asyncio.gather(*map(read_all, streams))
+            _, later = await read_all(client.submit(request("later")))
 
-            assert (failed.reason, failed.error_code) == (FinishReason.ERROR, "engine_error")
-            assert finish.reason is FinishReason.LENGTH
+            assert (bad[1].reason, bad[1].error_code) == (FinishReason.ERROR, "engine_error")
+            assert bad[1].counts == bad[1].sent == TokenCounts(prompt=20, cached=0, completion=3)
+            for chunks, finish in (first, second):
+                token_ids = [token for chunk in chunks for token in chunk.token_ids]
+                assert token_ids == expected_output([3] * 20, 8)
+                assert finish.reason is FinishReason.LENGTH
+            assert later.reason is FinishReason.LENGTH
 
     asyncio.run(scenario())
 
