@@ -1,8 +1,8 @@
 """A web or worker process's connection to one engine: submit, stream, abort, acknowledge.
 
 Keeps itself connected with capped backoff and refuses an engine that speaks another version or
-serves another bundle. Torch-free. Everything is called from one event loop; the gateway's router
-owns one client per engine.
+serves another bundle. Torch-free. Everything is called from one event loop; the gateway's runtime
+owns the client of its engine.
 """
 
 import asyncio
@@ -47,9 +47,12 @@ CREDIT_BATCH_FRAMES = CREDIT_FRAMES // 4
 """Frames received before credit is given back: never the whole window, so no stall."""
 UNSENT_BYTES_MAX = 32 * 1024 * 1024
 """An engine that reads so little of what we write counts as unavailable."""
-SETTLING_S = 60.0
+SETTLING_S = 1200.0
 """How long the owner of a stream may take to acknowledge before a repeated finish of it goes to
-the orphans instead."""
+the orphans instead: longer than the gateway goes on trying to settle. It must end some time, since
+an owner that gave up acknowledges nothing."""
+SETTLING_MAX = 4096
+"""Beyond it the oldest goes to the orphans when the engine repeats it."""
 
 
 class EngineUnavailable(Exception):
@@ -174,12 +177,14 @@ class EngineClient:
         try:
             async with asyncio.timeout(HELLO_S):
                 hello = await read_from_engine(reader)
-            self._check_hello(hello)
+            self.hello = hello = self._checked(hello)
             self._writer = writer
             self._frames_uncredited = 0
             self.last_error = None
             self._connected.set()
-            logger.info("event=engine_connected socket=%s", self._socket_path)
+            logger.info(
+                "event=engine_connected engine=%s socket=%s", hello.engine_id, self._socket_path
+            )
             while (frame := await read_from_engine(reader)) is not None:
                 self._take(frame)
             self._note_error("the engine closed the connection")
@@ -187,7 +192,7 @@ class EngineClient:
             self._hung_up()
             writer.transport.abort()
 
-    def _check_hello(self, hello: object) -> None:
+    def _checked(self, hello: object) -> Hello:
         if not isinstance(hello, Hello):
             raise ProtocolError("the engine hung up or did not say hello")
         if hello.protocol != PROTOCOL_VERSION:
@@ -199,7 +204,7 @@ class EngineClient:
                 f"the engine serves bundle {hello.bundle_hash}, this process has "
                 f"{self._bundle_hash}"
             )
-        self.hello = hello
+        return hello
 
     def _take(self, frame: object) -> None:
         match frame:
@@ -228,6 +233,8 @@ class EngineClient:
         if stream is not None:
             if finish.reason is not FinishReason.REFUSED:
                 self._settling[finish.request_id] = now_s
+                if len(self._settling) > SETTLING_MAX:
+                    self._settling.popitem(last=False)
             stream.received_finish(finish)
         elif finish.request_id not in self._settling:
             self._orphans.add(finish)

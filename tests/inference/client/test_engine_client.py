@@ -76,10 +76,10 @@ def test_a_stream_gives_chunks_and_then_one_finish(tmp_path: Path) -> None:
             await client.wait_connected(WAIT_S)
             stream = client.submit(ask("r1"))
             await got(engine, Submit)
-            engine.say(Chunks(1, [chunk("r1", "a", 1)]))
+            engine.say(Chunks([chunk("r1", "a", 1)]))
 
             first = await anext(stream)
-            engine.say(Chunks(2, [chunk("r1", "b", 2)]), Finished([finish("r1", 2)]))
+            engine.say(Chunks([chunk("r1", "b", 2)]), Finished([finish("r1", 2)]))
             rest = await read_to_the_end(stream)
 
             assert first == chunk("r1", "a", 1)
@@ -98,7 +98,7 @@ def test_a_stream_nobody_reads_keeps_one_chunk_and_stops_no_other(tmp_path: Path
             await got(engine, Submit)
             steps = CREDIT_FRAMES * 3
             for n in range(1, steps + 1):
-                engine.say(Chunks(n, [chunk("slow", "x", n)]))
+                engine.say(Chunks([chunk("slow", "x", n)]))
             engine.say(Finished([finish("quick")]))
 
             quick_events = await read_to_the_end(quick)
@@ -119,7 +119,7 @@ def test_a_dead_connection_ends_streams_with_the_last_counts(tmp_path: Path) -> 
             await client.wait_connected(WAIT_S)
             stream = client.submit(ask("r1"))
             await got(engine, Submit)
-            engine.say(Chunks(1, [chunk("r1", "a", 1)]), Chunks(2, [chunk("r1", "b", 2)]))
+            engine.say(Chunks([chunk("r1", "a", 1)]), Chunks([chunk("r1", "b", 2)]))
             await anext(stream)
             engine.hang_up()
 
@@ -281,6 +281,29 @@ def test_a_repeated_finish_is_left_to_the_owner_who_still_settles_it(
             engine.say(Finished([finish("r1")]))
             await until(lambda: len(settler.calls) == 2)
             assert settler.calls[1] == ["r1"]
+
+    asyncio.run(scenario())
+
+
+def test_of_too_many_settling_owners_the_oldest_finish_goes_to_the_orphans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SETTLING_MAX", 2)
+
+    async def scenario() -> None:
+        path = tmp_path / "e.sock"
+        settler = Settler()
+        async with scripted_engine(path) as engine, a_client(path, settler) as client:
+            await client.wait_connected(WAIT_S)
+            names = ["r1", "r2", "r3"]
+            streams = [client.submit(ask(name)) for name in names]
+            for _ in range(2):
+                engine.say(*(Finished([finish(name)]) for name in names))
+            for stream in streams:
+                await read_to_the_end(stream)
+            await until(lambda: settler.calls)
+
+            assert settler.calls == [["r1"]]
 
     asyncio.run(scenario())
 
