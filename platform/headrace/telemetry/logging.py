@@ -17,6 +17,7 @@ QUIET = (
     "uvicorn.error",  # says each socket's URL, query string included
     "celery.worker.strategy",  # a line per task received ...
     "celery.app.trace",  # ... and another per task done
+    "celery.beat",  # and one per task sent
     "httpx",
     "asyncio",
     "django.security.DisallowedHost",  # a traceback for every scanner that guesses a host name
