@@ -57,9 +57,10 @@ class Asking(threading.Thread):
 @contextmanager
 def locked_account(tenant: Tenant) -> Iterator[None]:
     """Nobody can settle for this tenant inside: its account's row is locked."""
-    parameters = connections["housekeeper"].get_connection_params()
+    parameters = connections["owner"].get_connection_params()
     settings = {key: parameters[key] for key in ("host", "port", "dbname", "user", "password")}
     with psycopg.connect(**settings) as connection:
+        connection.execute("SET ROLE headrace_definer")
         connection.execute(
             "SELECT FROM billing_account WHERE organization_id = %s FOR UPDATE",
             [tenant.organization_id],
