@@ -84,7 +84,7 @@ class Deliveries:
                 delivery.carrier = None
                 self._unsynced.append(request_id)
                 self._wake.set()
-            elif delivery.carrier is connection:
+            elif connection in (delivery.carrier, delivery.owner):
                 delivery.carrier = None
                 self._send(delivery)
 
@@ -123,9 +123,11 @@ class Deliveries:
 
     def _send(self, delivery: _Delivery) -> None:
         """To the owner while it lives, else to the next of the live connections in turn."""
-        if not delivery.durable:
-            return
         carrier = delivery.owner
+        # A dying owner: what it was sent is known only when `connection_closed` says so.
+        is_dying = carrier is not None and carrier.closed and carrier in self._connections
+        if is_dying or not delivery.durable:
+            return
         if carrier is None or carrier.closed:
             if not self._connections:
                 delivery.carrier = None
