@@ -12,7 +12,7 @@ import pytest
 import tenants.facade
 from tests import books
 from tests.house import LiveHouse, OwnHouse, Tenant, wait_until
-from tests.prompts import STORY
+from tests.prompts import STORY, chat
 
 MANY_TOKENS = 600
 
@@ -143,3 +143,21 @@ def is_refused(house: LiveHouse, tenant: Tenant) -> bool:
     except openai.AuthenticationError:
         return True
     return False
+
+
+@pytest.mark.long
+def test_without_a_limit_of_its_own_an_answer_ends_at_the_context(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    words = "mill " * 8_080
+    answer = house.client(tenant.secret).chat.completions.create(
+        model=house.model,
+        messages=chat(words + "Tell a story that never ends."),
+        temperature=0,
+        extra_body={"stop": None},
+    )
+    context = house.client(tenant.secret).models.retrieve(house.model).model_extra
+
+    assert context is not None
+    assert answer.usage is not None
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.total_tokens == context["context_length"]
