@@ -41,8 +41,8 @@ class BatchCompletionResult:
     """What came of one BatchCompletion, settled; `error_code` None means its answer was stored.
 
     `retryable` marks failures of ours that say nothing about the request: the line goes back to
-    the queue. `deferred` marks those that never reached an engine (rate limit, engine away or
-    full): they do not count as an attempt.
+    the queue. `deferred` marks those that never reached an engine (it is away or full, or the
+    balance is taken up by open holds): they do not count as an attempt.
     """
 
     request_id: UUID

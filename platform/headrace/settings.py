@@ -51,7 +51,7 @@ def _database(url_variable: str) -> dict[str, Any]:
 
 # --- secrets -------------------------------------------------------------------------------------
 SECRET_KEY = os.environ.get("HEADRACE_SECRET_KEY", "")
-"""Signs sessions and derives each tenant's cache salt. `make up` generates one per data folder."""
+"""Derives each tenant's cache salt. `make up` generates one per data folder."""
 if len(SECRET_KEY) < 32:
     raise ImproperlyConfigured("HEADRACE_SECRET_KEY must be set, to at least 32 characters")
 DEBUG = False
@@ -73,8 +73,6 @@ REDIS_TIMEOUT_S = 0.5
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
-    "django.contrib.messages",
     "django.contrib.postgres",
     "rest_framework",
     "channels",
@@ -85,22 +83,13 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 ROOT_URLCONF = "headrace.urls"
-ASGI_APPLICATION = "headrace.asgi.application"
 APPEND_SLASH = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
-STATIC_URL = "/static/"
-TEMPLATES = [
-    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True, "OPTIONS": {}}
-]
 REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "headrace.errors.render_rest_exception",
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -18,7 +18,6 @@ from tests.billing.cast import Tenant, make_tenant, used
 UNPROTECTED = {
     "django_migrations": "names of migrations, no tenant's data",
     "django_content_type": "names of models, no tenant's data",
-    "django_session": "opaque, found by its secret key before a tenant is known",
     "auth_permission": "names of permissions, no tenant's data",
     "auth_group": "the operator's staff groups",
     "auth_group_permissions": "the operator's staff groups",
