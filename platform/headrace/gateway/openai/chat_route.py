@@ -69,11 +69,10 @@ async def chat_completions(
                 await _stream(completion, framing, listener, send, headers)
             else:
                 await _answer_whole(completion, framing, listener, send, headers, arrived)
-        except (ClientGone, asyncio.CancelledError):
-            completion.cancel(Cause.CLIENT_GONE)
-            raise
         finally:
             listener.cancel()
+            # However this ended, nobody reads any more; without effect on a request that is over.
+            completion.cancel(Cause.CLIENT_GONE)
     except errors.ApiError as error:
         await send_error(send, error, headers)
     except ClientGone:
