@@ -3,12 +3,16 @@
 import os
 from pathlib import Path
 
+from headrace.standalone.data_folder import DataFolder
+from headrace.standalone.model_fetch import fetch_model
 from inference.tokenizer.bundle import Bundle, load_bundle
-
-DEFAULT = "models/smollm2-135m-instruct"
 
 
 def loaded_bundle() -> Bundle:
-    """Raises BundleInvalid when it has not been fetched; `make up` fetches it."""
-    data = Path(os.environ.get("HEADRACE_DATA", ".data"))
-    return load_bundle(Path(os.environ.get("HEADRACE_MODEL_BUNDLE", data / DEFAULT)))
+    """Fetches the model into the data folder where it is missing. Raises BundleInvalid."""
+    given = os.environ.get("HEADRACE_MODEL_BUNDLE")
+    if given:
+        return load_bundle(Path(given))
+    folder = DataFolder.from_environment()
+    folder.create()
+    return load_bundle(fetch_model(folder))
