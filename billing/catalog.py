@@ -118,16 +118,19 @@ def set_price(
         if current is not None and current.price_micros_per_mtok == price_micros_per_mtok:
             return _id_of(current)
         with connections[using].cursor() as cursor:
+            # Read once the offer is ours: now() is of before the wait for it.
+            cursor.execute("SELECT clock_timestamp()")
+            (moment,) = cursor.fetchone() or (None,)
             if current is not None:
                 cursor.execute(
-                    "UPDATE billing_price SET valid = tstzrange(lower(valid), now()) WHERE id = %s",
-                    [current.id],
+                    "UPDATE billing_price SET valid = tstzrange(lower(valid), %s) WHERE id = %s",
+                    [moment, current.id],
                 )
             cursor.execute(
                 "INSERT INTO billing_price"
                 " (id, offer_id, tier, token_class, currency, price_micros_per_mtok, valid)"
-                " VALUES (uuidv7(), %s, %s, %s, %s, %s, tstzrange(now(), NULL)) RETURNING id",
-                [*identity.values(), price_micros_per_mtok],
+                " VALUES (uuidv7(), %s, %s, %s, %s, %s, tstzrange(%s, NULL)) RETURNING id",
+                [*identity.values(), price_micros_per_mtok, moment],
             )
             created = cursor.fetchone()
         assert created is not None

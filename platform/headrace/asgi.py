@@ -16,10 +16,20 @@ from django.core.asgi import get_asgi_application
 _django = get_asgi_application()
 
 from channels.routing import URLRouter
+from django.conf import settings
 from django.urls import path
 
 from headrace import errors
-from headrace.gateway.http import Receive, Scope, Send, send_error, with_request_id
+from headrace.gateway.http import (
+    Message,
+    Receive,
+    Scope,
+    Send,
+    encode_headers,
+    send_error,
+    send_json,
+    with_request_id,
+)
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.token_routes import is_ours, token_routes
 from headrace.gateway.websocket import StreamConsumer
@@ -51,11 +61,28 @@ class Application:
         if self.runtime is None:
             await send_error(send, errors.overloaded("The server is starting."))
         elif scope["path"] in health.PATHS:
-            await health.health(self.runtime, scope["path"], send)
+            await health.health(self.runtime, scope["path"], with_request_id(send))
         elif is_ours(scope["path"]):
             await token_routes(self.runtime, scope, receive, send)
         else:
-            await _django(scope, receive, with_request_id(send))  # type: ignore[arg-type]  # aliases differ
+            await self._rest(scope, receive, with_request_id(send))
+
+    async def _rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Django, with the patience it has not: its views wait for the database on a thread."""
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            async with asyncio.timeout(settings.REST_ANSWER_MAX_S):
+                await _django(scope, receive, watched_send)  # type: ignore[arg-type]  # same protocol
+        except TimeoutError:
+            if not started:
+                error = errors.overloaded("The database is away; try again shortly.")
+                await send_json(send, error.status, error.body(), encode_headers(error.headers()))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

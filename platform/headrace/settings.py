@@ -23,7 +23,7 @@ def _integer(name: str, default: int) -> int:
         raise ImproperlyConfigured(f"{name} must be an integer, not {text!r}") from error
 
 
-def _database(url_variable: str) -> dict[str, Any]:
+def _database(url_variable: str, statement_s: int) -> dict[str, Any]:
     url = urlsplit(os.environ.get(url_variable, ""))
     if not url.hostname:
         raise ImproperlyConfigured(
@@ -43,8 +43,19 @@ def _database(url_variable: str) -> dict[str, Any]:
         "OPTIONS": {
             "application_name": "headrace",
             "connect_timeout": 3,
-            "options": "-c lock_timeout=2s -c timezone=UTC",
-            "pool": {"min_size": 0, "max_size": DATABASE_POOL_MAX, "timeout": 5},
+            # A server that is gone without a word must not hold a thread for minutes.
+            "keepalives_idle": 5,
+            "keepalives_interval": 5,
+            "keepalives_count": 2,
+            "tcp_user_timeout": 10_000,
+            "options": f"-c lock_timeout=2s -c statement_timeout={statement_s}s -c timezone=UTC",
+            "pool": {
+                "min_size": 0,
+                "max_size": DATABASE_POOL_MAX,
+                "timeout": 5,
+                # Its backoff doubles: longer, and it still waits long after the server is back.
+                "reconnect_timeout": 2,
+            },
         },
     }
 
@@ -59,11 +70,13 @@ ALLOWED_HOSTS = os.environ.get("HEADRACE_ALLOWED_HOSTS", "localhost,127.0.0.1,[:
 
 # --- databases: three roles on one PostgreSQL ----------------------------------------------------
 DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 8)
-DATABASES = {"default": _database("DATABASE_URL")}
+STATEMENT_MAX_S = 8
+"""Of role app, below DATABASE_ANSWER_MAX_S: the server gives up before its caller does."""
+DATABASES = {"default": _database("DATABASE_URL", STATEMENT_MAX_S)}
 if os.environ.get("DATABASE_OWNER_URL"):
-    DATABASES["owner"] = _database("DATABASE_OWNER_URL")
+    DATABASES["owner"] = _database("DATABASE_OWNER_URL", 0)
 if os.environ.get("DATABASE_HOUSEKEEPER_URL"):
-    DATABASES["housekeeper"] = _database("DATABASE_HOUSEKEEPER_URL")
+    DATABASES["housekeeper"] = _database("DATABASE_HOUSEKEEPER_URL", 0)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "tenants.User"
 REDIS_URL = os.environ.get("REDIS_URL", "")
@@ -138,6 +151,8 @@ REVOCATION_POLL_S = 1
 DATABASE_THREADS_MAX = DATABASE_POOL_MAX
 DATABASE_ANSWER_MAX_S = 10
 """A database that says nothing for this long counts as away."""
+REST_ANSWER_MAX_S = 15
+"""How long a REST view may take before its client is told that we are overloaded."""
 HEADERS_BYTES_MAX = 64 * 1024
 HEADERS_TIMEOUT_S = _integer("HEADRACE_HEADERS_TIMEOUT_S", 15)
 CONNECTIONS_MAX = _integer("HEADRACE_CONNECTIONS_MAX", 4096)

@@ -183,6 +183,8 @@ def test_a_database_that_is_away_is_a_503_and_streams_settle_when_it_returns(
         assert answer.headers["x-request-id"].startswith("req_")
     assert answers[3].status_code == 503
     assert stream.error is None
+    with house.http(tenant.secret) as client:
+        wait_until(lambda: client.get("/v1/models").status_code == 200, timeout_s=15)
     assert settled_events(tenant, 1)[0]["output_tokens"] == 60
 
 

@@ -7,6 +7,7 @@ no hold, no reserved tokens, no charge.
 import asyncio
 import secrets
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
@@ -20,7 +21,7 @@ from billing.contracts import (
 )
 from headrace import errors
 from headrace.gateway.auth import cache_salt
-from headrace.gateway.database import in_database
+from headrace.gateway.database import DatabaseSilent, ended, in_database
 from headrace.gateway.orders import Caller, ChatOrder
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.gateway.services import Services
@@ -98,9 +99,16 @@ async def admit(caller: Caller, order: ChatOrder, services: Services, engine: He
     except (DatabaseError, InterfaceError) as error:
         await release(services.limiter, caller)
         # The answer may have been lost after the commit: a hold that stands is given back.
-        services.spawn(void_until_done(caller.request_id))
+        services.spawn(_void_after(error, caller.request_id))
         raise errors.overloaded("The billing database is away; try again shortly.") from error
     return Admission(quote, limits, _generation(caller, order, prompt_ids, output_max))
+
+
+async def _void_after(error: Exception, request_id: UUID) -> None:
+    """A void must not overtake the hold it is for: it would find nothing to give back."""
+    if isinstance(error, DatabaseSilent):
+        await ended(error)
+    await void_until_done(request_id)
 
 
 async def _reserve(limiter: RateLimiter, caller: Caller, tokens: int) -> LimitState | None:

@@ -17,6 +17,7 @@ from tenants.facade import organization_by_slug
 HOUSEKEEPER = "housekeeper"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 SLUG_CHARS_MAX = 63
+LABEL_CHARS_MAX = 120
 GRANT_MAX_PICO = 10**9 * PICO
 """More than that in one grant is a slip of the keyboard."""
 LIMIT_MAX = 2**31 - 1
@@ -28,6 +29,13 @@ def slug(text: str) -> str:
         raise ArgumentTypeError(
             f"{text!r} is no slug: up to {SLUG_CHARS_MAX} lower-case letters, digits and hyphens"
         )
+    return text
+
+
+def label(text: str) -> str:
+    """A name for people to read."""
+    if not 1 <= len(text) <= LABEL_CHARS_MAX or not text.isprintable():
+        raise ArgumentTypeError(f"a name has 1 to {LABEL_CHARS_MAX} printable characters")
     return text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from headrace.management.arguments import HOUSEKEEPER, organization_named
+from headrace.management.arguments import HOUSEKEEPER, label, organization_named
 from tenants import facade as tenants
 
 NAME_DEFAULT = "key"
@@ -22,7 +22,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Whose, and what it is for."""
         parser.add_argument("slug", help="the tenant")
-        parser.add_argument("--name", default=NAME_DEFAULT, help="of the key and its project")
+        parser.add_argument(
+            "--name", type=label, default=NAME_DEFAULT, help="of the key and its project"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Creates, then prints."""
