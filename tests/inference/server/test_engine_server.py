@@ -290,7 +290,8 @@ def test_a_reader_that_never_reads_stops_nobody(tmp_path: Path) -> None:
         async with running_server(tmp_path, runner) as running, raw_peer(running.socket_path) as p:
             client = await running.client()
             p.send(Submit([request(f"deaf{n}", prompt=[n], max_tokens=1000) for n in range(3)]))
-            await until(lambda: running.server.stats().running == 3)
+            # Not "all three run": on a busy machine they may be through before anybody looks.
+            await until(lambda: running.server.stats().generation_tokens > 0)
 
             _, finish = await read_all(client.submit(request("r1", max_tokens=50)))
 
