@@ -11,9 +11,16 @@ from typing import TypeVar
 
 import msgspec
 
-from inference.contracts import Chunk, EngineStats, Finish, GenerationRequest, ModelLimits
+from inference.contracts import (
+    Chunk,
+    EngineStats,
+    Finish,
+    GenerationRequest,
+    ModelLimits,
+    StepTrace,
+)
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 FRAME_BYTES_MAX = 8 * 1024 * 1024
 """Largest frame either side accepts; a prompt of 128k tokens takes about 0.6 MB."""
 CREDIT_FRAMES = 64
@@ -101,8 +108,18 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     stats: EngineStats
 
 
-FromClient = Describe | Submit | Ack | Abort | Credit | Drain | StatsRequest
-FromEngine = Hello | Description | Chunks | Finished | Stats
+class TraceRequest(msgspec.Struct, frozen=True, tag="trace_request"):
+    """Client -> engine: answer with a `Trace`."""
+
+
+class Trace(msgspec.Struct, frozen=True, tag="trace"):
+    """Engine -> client: the last steps, oldest first."""
+
+    steps: list[StepTrace]
+
+
+FromClient = Describe | Submit | Ack | Abort | Credit | Drain | StatsRequest | TraceRequest
+FromEngine = Hello | Description | Chunks | Finished | Stats | Trace
 Frame = FromClient | FromEngine
 
 FrameT = TypeVar("FrameT")

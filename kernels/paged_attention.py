@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(query [tokens, heads, head_size], key pool, value pool) -> [tokens, heads, head_size]."""
+from kernels.kv_layer import KvLayer
+
+Attend = Callable[[torch.Tensor, KvLayer], torch.Tensor]
+"""(query [tokens, heads, head_size], one layer's KV) -> [tokens, heads, head_size]."""
 
 
 @dataclass(frozen=True, slots=True)

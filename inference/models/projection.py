@@ -1,8 +1,12 @@
-"""Weight times rows, by the product that suits the number of rows and the device.
+"""Weight times rows: one object per matrix, in the format and by the product that suits them.
 
-Decode with few streams reads every weight for a handful of rows, and there the obvious call is
-slow on CPU. The families call it for each of their matrices.
+Families hold projections and call them; the tensor source makes them. A projection never depends on
+which rows come together: a row's result is its own (float products may still differ in rounding
+by the number of rows).
 """
+
+import enum
+from typing import Protocol
 
 import torch
 from torch.nn.functional import linear
@@ -12,7 +16,47 @@ FEW_ROWS_MAX = 5
 instead of 73, 3 take 44 instead of 93, 4 take 43 instead of 58; from 6 on it is slower."""
 
 
-def project(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+class WeightFormat(enum.StrEnum):
+    """How the matrices of a model are kept and multiplied."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+    INT4 = "int4"
+    """In groups of 32 along the input."""
+
+
+class Projection(Protocol):
+    """One matrix [out, in], with its bias where it has one."""
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, in] to [n, out], contiguous, in the dtype of the rows."""
+        ...
+
+
+class FloatProjection:
+    """A matrix in the dtype of the rows."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self.weight = weight
+        self._bias = bias
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, in] to [n, out]."""
+        product = product_of(rows, self.weight)
+        return product if self._bias is None else product + self._bias
+
+
+def make_projection(
+    weight: torch.Tensor, bias: torch.Tensor | None, weight_format: WeightFormat
+) -> Projection:
+    """The projection by a float weight [out, in] that lies on its device already."""
+    if weight_format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
+        return FloatProjection(weight, bias)
+    raise ValueError(f"{weight_format} is not supported on {weight.device.type}")
+
+
+def product_of(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """rows [n, in] by weight [out, in]: [n, out], contiguous."""
     count = rows.shape[0]
     if rows.device.type != "cpu" or not 0 < count <= FEW_ROWS_MAX:
