@@ -1,7 +1,7 @@
 """One request's answer as the event loop sees it: chunks, then exactly one finish or a loss.
 
-Buffers what its reader has not taken yet as one merged chunk, so a slow reader never holds up the
-connection. Fed by the client, read by whoever submitted the request.
+Buffers what its reader has not taken yet as one chunk per choice, so a slow reader never holds up
+the connection. Fed by the client, read by whoever submitted the request.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ class EngineLost(Exception):
 
 
 class EngineStream:
-    """An async iterator for one reader: `Chunk`s, then one `Finish`. Raises EngineLost."""
+    """An async iterator for one reader: `Chunk`s, each of one choice, then one `Finish`.
+
+    Raises EngineLost."""
 
     def __init__(self, request_id: str, abort: Callable[[str], None]) -> None:
         self.request_id = request_id

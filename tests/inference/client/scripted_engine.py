@@ -65,10 +65,10 @@ async def scripted_engine(
         await server.wait_closed()
 
 
-def chunk(request_id: str, text: str, completion: int) -> Chunk:
-    return Chunk(request_id, text, (completion,), TokenCounts(5, 0, completion))
+def chunk(request_id: str, text: str, completion: int, choice: int = 0) -> Chunk:
+    return Chunk(request_id, text, (completion,), TokenCounts(5, 0, completion), choice)
 
 
 def finish(request_id: str, completion: int = 1) -> Finish:
     counts = TokenCounts(5, 0, completion)
-    return Finish(request_id, FinishReason.STOP, "", counts, counts)
+    return Finish(request_id, FinishReason.STOP, counts, counts)

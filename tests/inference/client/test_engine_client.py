@@ -45,7 +45,7 @@ async def a_client(path: Path, settler: Settler | None = None) -> AsyncIterator[
 
 
 def ask(request_id: str) -> GenerationRequest:
-    return GenerationRequest(request_id, (1, 2, 3), SamplingParams(max_tokens=100))
+    return GenerationRequest(request_id, ((1, 2, 3),), SamplingParams(max_tokens=100))
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -89,25 +89,33 @@ def test_a_stream_gives_chunks_and_then_one_finish(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_nobody_reads_keeps_one_chunk_and_stops_no_other(tmp_path: Path) -> None:
+def test_a_stream_nobody_reads_keeps_one_chunk_a_choice_and_stops_no_other(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         path = tmp_path / "e.sock"
         async with scripted_engine(path) as engine, a_client(path) as client:
             await client.wait_connected(WAIT_S)
             slow, quick = client.submit(ask("slow")), client.submit(ask("quick"))
             await got(engine, Submit)
-            steps = CREDIT_FRAMES * 3
+            steps, half = CREDIT_FRAMES * 4, CREDIT_FRAMES * 2
             for n in range(1, steps + 1):
-                engine.say(Chunks([chunk("slow", "x", n)]))
+                engine.say(Chunks([chunk("slow", "xy"[n % 2], n, choice=n % 2)]))
             engine.say(Finished([finish("quick")]))
 
             quick_events = await read_to_the_end(quick)
 
             assert quick_events == [finish("quick")]
             await until(lambda: steps - CREDIT_FRAMES < credited(engine) <= steps)
-            only = await anext(slow)
-            assert isinstance(only, Chunk)
-            assert (only.text, only.counts.completion) == ("x" * steps, steps)
+            merged = [await anext(slow), await anext(slow)]
+            assert [
+                (one.text, one.choice, one.counts.completion)
+                for one in merged
+                if isinstance(one, Chunk)
+            ] == [
+                ("y" * half, 1, half),
+                ("x" * half, 0, steps),
+            ]
 
     asyncio.run(scenario())
 
