@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from kernels.kv_layer import KvLayer
 from kernels.paged_attention import Attend, AttentionBatch, check_attention_shapes
 
 PADDING_RATIO_MAX = 2
@@ -51,9 +52,8 @@ def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
     ]
     buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def attend(
-        query: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor
-    ) -> torch.Tensor:
+    def attend(query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
+        key_pool, value_pool = layer.keys, layer.values
         check_attention_shapes(query, key_pool, value_pool, batch)
         output = query.new_empty(query.shape)
         for index, group in enumerate(groups):

@@ -12,7 +12,7 @@ import torch
 
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.sampler import sample
-from inference.engine.step import Runner, SequenceStep
+from inference.engine.step import Drawn, Runner, SampleSpec, SequenceStep, StepOutput
 from inference.models.loader import Model, load_model
 from inference.models.step_tensors import KvPool, StepTensors
 from inference.tokenizer.bundle import Bundle
@@ -35,18 +35,34 @@ class TorchRunner:
         self.cache_key = cache_key
         self._model = model
         self._pool = pool
-        self._device = pool.keys[0].device
+        self._device = pool.device
         self.device = str(self._device)
 
     @torch.inference_mode()
-    def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
-        """The drawn token id of each sequence step in order, None where none was asked for."""
+    def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
+        """The outputs of the sequence steps, in order."""
         if not steps:
             return []
-        step_logits = self._model.logits(self._tensors(steps), self._pool)
-        specs = [step.sample for step in steps if step.sample is not None]
-        drawn = iter(sample(step_logits, specs) if specs else [])
-        return [None if step.sample is None else next(drawn) for step in steps]
+        tensors = self._tensors(steps)
+        hidden = self._model.hidden(tensors, self._pool)
+        drawn = self._drawn(hidden, tensors.logit_rows, [s for step in steps for s in step.samples])
+        outputs, row, draw = [], 0, 0
+        for step in steps:
+            row, first_row = row + len(step.token_ids), row
+            draw, first_draw = draw + len(step.samples), draw
+            pooled = self._pooled(hidden[first_row:row]) if step.pool else ()
+            outputs.append(StepOutput(tuple(drawn[first_draw:draw]), pooled))
+        return outputs
+
+    def _drawn(
+        self, hidden: torch.Tensor, rows: torch.Tensor, specs: Sequence[SampleSpec]
+    ) -> list[Drawn]:
+        if not specs:
+            return []
+        return sample(self._model.logits(self._model.normed(hidden[rows])), specs)
+
+    def _pooled(self, hidden: torch.Tensor) -> tuple[float, ...]:
+        return tuple(self._model.normed(hidden).float().sum(0).tolist())
 
     def _tensors(self, steps: Sequence[SequenceStep]) -> StepTensors:
         token_ids: list[int] = []
@@ -57,14 +73,14 @@ class TorchRunner:
             end = step.start + len(step.token_ids)
             assert 0 <= step.start < end <= len(step.block_table) * BLOCK_TOKENS
             assert end <= self.context_tokens_max
+            assert len(step.samples) <= len(step.token_ids)
             token_ids += step.token_ids
             positions += range(step.start, end)
             slots += (
                 step.block_table[position // BLOCK_TOKENS] * BLOCK_TOKENS + position % BLOCK_TOKENS
                 for position in range(step.start, end)
             )
-            if step.sample is not None:
-                logit_rows.append(len(token_ids) - 1)
+            logit_rows += range(len(token_ids) - len(step.samples), len(token_ids))
         return StepTensors(
             token_ids=self._vector(token_ids),
             positions=self._vector(positions),

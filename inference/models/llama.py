@@ -1,6 +1,6 @@
 """The Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU, no biases.
 
-One step of any mixture of prefill and decode is one call of `logits`. Built by the loader, called
+One step of any mixture of prefill and decode is one call of `hidden`. Built by the loader, called
 by the runner; it knows neither requests nor blocks. Follows `LlamaForCausalLM` of Hugging Face
 transformers, whose greedy answers are the goldens of its tests.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import embedding, rms_norm, silu
 
-from inference.models.projection import project
+from inference.models.projection import product_of
 from inference.models.step_tensors import KvPool, StepTensors
 from inference.models.tensor_source import TensorSource
 from inference.weights.checkpoint import ModelConfig
@@ -45,21 +45,25 @@ class Llama:
         )
         self._cosines, self._sines = _rotations(config, self._embedding.device)
 
-    def logits(self, step: StepTensors, pool: KvPool) -> torch.Tensor:
-        """Compute the step, fill its KV slots, and score what follows each of `logit_rows`.
-
-        Returns [rows, vocab_size] in float32.
-        """
+    def hidden(self, step: StepTensors, pool: KvPool) -> torch.Tensor:
+        """Compute the step and fill its KV slots: [tokens, hidden_size] before the last norm."""
         hidden = embedding(step.token_ids, self._embedding)
         cosines, sines = self._cosines[step.positions], self._sines[step.positions]
         for index, layer in enumerate(self._layers):
             normed = self._normed(hidden, layer.attention_norm)
             hidden = hidden + self._attention(index, layer, normed, cosines, sines, step, pool)
             normed = self._normed(hidden, layer.feed_forward_norm)
-            gate, up = project(normed, layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + project(silu(gate) * up, layer.down)
-        wanted = self._normed(hidden[step.logit_rows], self._norm)
-        return project(wanted, self._head).float()
+            gate, up = product_of(normed, layer.gate_up).chunk(2, dim=-1)
+            hidden = hidden + product_of(silu(gate) * up, layer.down)
+        return hidden
+
+    def normed(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The last norm over rows of `hidden`."""
+        return self._normed(hidden, self._norm)
+
+    def logits(self, normed: torch.Tensor) -> torch.Tensor:
+        """Scores of what follows each row of `normed`: [rows, vocab_size] in float32."""
+        return product_of(normed, self._head).float()
 
     def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return rms_norm(hidden, weight.shape, weight, self.config.norm_epsilon)
@@ -76,11 +80,14 @@ class Llama:
     ) -> torch.Tensor:
         config = self.config
         rotated_heads = config.heads + config.kv_heads
-        stacked = project(normed, layer.qkv).view(normed.shape[0], -1, config.head_size)
+        stacked = product_of(normed, layer.qkv).view(normed.shape[0], -1, config.head_size)
         rotated = _rotated(stacked[:, :rotated_heads], cosines, sines)
-        pool.store(index, step.slots, rotated[:, config.heads :], stacked[:, rotated_heads:])
-        attended = step.attend(rotated[:, : config.heads], pool.keys[index], pool.values[index])
-        return project(attended.flatten(1), layer.attention_out)
+        kv = pool.layer(index)
+        new_keys, new_values = rotated[:, config.heads :], stacked[:, rotated_heads:]
+        for stored, rows in ((kv.keys, new_keys), (kv.values, new_values)):
+            stored.flatten(1, 2).index_copy_(1, step.slots, rows.transpose(0, 1))
+        attended = step.attend(rotated[:, : config.heads], kv)
+        return product_of(attended.flatten(1), layer.attention_out)
 
 
 def _layer(config: ModelConfig, source: TensorSource, index: int) -> LlamaLayer:

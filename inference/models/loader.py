@@ -19,8 +19,16 @@ class Model(Protocol):
 
     config: ModelConfig
 
-    def logits(self, step: StepTensors, pool: KvPool) -> torch.Tensor:
-        """Compute one step; [logit rows, vocab_size] in float32."""
+    def hidden(self, step: StepTensors, pool: KvPool) -> torch.Tensor:
+        """Compute one step: [tokens, hidden_size] before the last norm."""
+        ...
+
+    def normed(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The last norm over rows of `hidden`."""
+        ...
+
+    def logits(self, normed: torch.Tensor) -> torch.Tensor:
+        """Scores of what follows each row of `normed`: [rows, vocab_size] in float32."""
         ...
 
 

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kernels.kv_layer import KvLayer
 from kernels.paged_attention import Attend
 
 
+SCALED_DTYPES = (torch.int8, torch.float8_e4m3fn)
+"""KV of these types has one scale per head and token."""
+
+
 class KvPool:
-    """Keys and values of all layers in fixed blocks, each [kv_heads, blocks, tokens, head_size]."""
+    """The KV of all layers in fixed blocks, a `KvLayer` each."""
 
     def __init__(
         self,
@@ -30,14 +35,28 @@ class KvPool:
         shape = (2, layers, kv_heads, blocks, block_tokens, head_size)
         self.blocks = blocks
         self.block_tokens = block_tokens
-        self.keys, self.values = (half.unbind() for half in _zeros(shape, dtype, device))
+        self.device = device
+        keys, values = (half.unbind() for half in _zeros(shape, dtype, device))
+        if dtype in SCALED_DTYPES:
+            key_scales, value_scales = (
+                half.unbind() for half in _zeros(shape[:-1], torch.float32, device)
+            )
+            self._layers = tuple(map(KvLayer, keys, values, key_scales, value_scales))
+        else:
+            self._layers = tuple(map(KvLayer, keys, values))
 
-    def store(
-        self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
-    ) -> None:
-        """Write rows [tokens, kv_heads, head_size] at slots = block * block_tokens + offset."""
-        for pool, rows in ((self.keys[layer], keys), (self.values[layer], values)):
-            pool.flatten(1, 2).index_copy_(1, slots, rows.transpose(0, 1))
+    def layer(self, index: int) -> KvLayer:
+        """Where one layer's keys and values lie."""
+        return self._layers[index]
+
+    @staticmethod
+    def block_bytes(
+        *, layers: int, kv_heads: int, block_tokens: int, head_size: int, dtype: torch.dtype
+    ) -> int:
+        """What one block takes over all layers, scales included."""
+        scale_bytes = torch.float32.itemsize if dtype in SCALED_DTYPES else 0
+        entry_bytes = head_size * dtype.itemsize + scale_bytes
+        return 2 * layers * kv_heads * block_tokens * entry_bytes
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.step import Runner, SampleSpec, SequenceStep
+from inference.engine.step import Runner, SampleSpec, SequenceStep, StepOutput
 
-GREEDY = SampleSpec(temperature=0.0, top_p=1.0, top_k=0, seed=0, position=0)
+GREEDY = SampleSpec(temperature=0.0)
 
 
 @dataclass
@@ -29,29 +29,34 @@ class Decoding:
         share = self.uncomputed[:tokens_max]
         whole = len(share) == len(self.uncomputed)
         return SequenceStep(
-            request_id=str(self.blocks[0]),
+            sequence_id=str(self.blocks[0]),
             token_ids=share,
             start=self.computed,
             block_table=self.blocks[: -(-(self.computed + len(share)) // BLOCK_TOKENS)],
-            sample=replace(self.spec, position=len(self.output)) if whole else None,
+            samples=(replace(self.spec, position=len(self.output)),) if whole else (),
         )
 
-    def take(self, step: SequenceStep, token_id: int | None) -> None:
+    def take(self, step: SequenceStep, output: StepOutput) -> None:
         """Advance by what `step` computed."""
-        assert (token_id is None) == (step.sample is None)
+        assert len(output.drawn) == len(step.samples)
         self.computed += len(step.token_ids)
         del self.uncomputed[: len(step.token_ids)]
-        if token_id is not None:
-            self.output.append(token_id)
-            self.uncomputed.append(token_id)
+        for drawn in output.drawn:
+            self.output.append(drawn.token_id)
+            self.uncomputed.append(drawn.token_id)
 
 
 def decode(runner: Runner, decodings: Sequence[Decoding], chunk_tokens: int = 4096) -> None:
     """Runs all of them together until each has as many tokens as it wants."""
     while running := [decoding for decoding in decodings if not decoding.done]:
-        steps = [decoding.step(chunk_tokens) for decoding in running]
-        for decoding, step, token_id in zip(running, steps, runner.execute(steps), strict=True):
-            decoding.take(step, token_id)
+        advance(runner, running, chunk_tokens)
+
+
+def advance(runner: Runner, decodings: Sequence[Decoding], chunk_tokens: int = 4096) -> None:
+    """One step of all of them."""
+    steps = [decoding.step(chunk_tokens) for decoding in decodings]
+    for decoding, step, output in zip(decodings, steps, runner.execute(steps), strict=True):
+        decoding.take(step, output)
 
 
 def scattered_blocks(index: int, count: int, stride: int) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.runner import load_runner
-from inference.engine.step import Runner, SampleSpec, SequenceStep
+from inference.engine.step import Runner, SampleSpec, SequenceStep, StepOutput
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.prompt import ChatMessage, PromptEncoder
 from inference.weights.checkpoint import CheckpointInvalid
@@ -46,33 +46,61 @@ def test_no_steps_make_no_tokens(runner: Runner) -> None:
 
 def test_only_what_asks_for_a_token_gets_one(runner: Runner, prompts: list[list[int]]) -> None:
     steps = [
-        SequenceStep("chunk", prompts[0][:20], 0, [0, 1], None),
-        SequenceStep("whole", prompts[1], 0, [2, 3, 4], GREEDY),
-        SequenceStep("other chunk", prompts[2][:3], 0, [5], None),
+        SequenceStep("chunk", prompts[0][:20], 0, [0, 1]),
+        SequenceStep("whole", prompts[1], 0, [2, 3, 4], (GREEDY,)),
+        SequenceStep("other chunk", prompts[2][:3], 0, [5]),
     ]
 
-    drawn = runner.execute(steps)
+    outputs = runner.execute(steps)
 
-    assert drawn[0] is None
-    assert isinstance(drawn[1], int)
-    assert drawn[2] is None
+    assert [len(output.drawn) for output in outputs] == [0, 1, 0]
+    assert [output.pooled for output in outputs] == [(), (), ()]
 
 
 def test_a_step_without_samples_only_fills_blocks(runner: Runner, prompts: list[list[int]]) -> None:
     prompt, table = prompts[0], [9, 7, 8]
-    [expected] = runner.execute([SequenceStep("once", prompt, 0, [1, 2, 3], GREEDY)])
-    filled = runner.execute([SequenceStep("twice", prompt[:-1], 0, table, None)])
+    [expected] = runner.execute([SequenceStep("once", prompt, 0, [1, 2, 3], (GREEDY,))])
+    filled = runner.execute([SequenceStep("twice", prompt[:-1], 0, table)])
 
-    drawn = runner.execute([SequenceStep("twice", prompt[-1:], len(prompt) - 1, table, GREEDY)])
+    drawn = runner.execute([SequenceStep("twice", prompt[-1:], len(prompt) - 1, table, (GREEDY,))])
 
-    assert filled == [None]
+    assert filled == [StepOutput()]
     assert drawn == [expected]
+
+
+def test_drafted_tokens_are_followed_by_what_decoding_would_draw(
+    runner: Runner, prompts: list[list[int]]
+) -> None:
+    prompt, table = prompts[1], [1, 2, 3, 4]
+    plain = sampled(prompt, 0, GREEDY, limit=4)
+    decode(runner, [plain])
+    drafted = prompt + plain.output[:3]
+
+    [output] = runner.execute([SequenceStep("drafted", drafted, 0, table, (GREEDY,) * 4)])
+
+    assert [drawn.token_id for drawn in output.drawn] == plain.output
+
+
+def test_pooling_sums_the_same_states_whole_or_in_pieces(
+    runner: Runner, prompts: list[list[int]]
+) -> None:
+    prompt, table = prompts[0], [3, 1, 2]
+    [whole] = runner.execute([SequenceStep("whole", prompt, 0, table, pool=True)])
+
+    pieces = [
+        runner.execute([SequenceStep("piece", prompt[start:end], start, table, pool=True)])[0]
+        for start, end in ((0, 7), (7, 8), (8, len(prompt)))
+    ]
+
+    summed = [sum(parts) for parts in zip(*(piece.pooled for piece in pieces), strict=True)]
+    assert whole.drawn == ()
+    assert summed == pytest.approx(list(whole.pooled), abs=2e-3)
 
 
 def test_a_seeded_answer_is_the_same_in_any_company(
     runner: Runner, prompts: list[list[int]]
 ) -> None:
-    seeded = SampleSpec(temperature=0.9, top_p=0.95, top_k=0, seed=1234, position=0)
+    seeded = SampleSpec(temperature=0.9, top_p=0.95, seed=1234)
     alone = sampled(prompts[0], 0, seeded)
     decode(runner, [alone])
     accompanied = sampled(prompts[0], 5, seeded)
@@ -91,7 +119,7 @@ def test_a_seeded_answer_is_the_same_in_any_company(
 def test_a_seeded_answer_survives_being_recomputed(
     runner: Runner, prompts: list[list[int]]
 ) -> None:
-    seeded = SampleSpec(temperature=1.0, top_p=1.0, top_k=0, seed=99, position=0)
+    seeded = SampleSpec(seed=99)
     undisturbed = sampled(prompts[3], 0, seeded)
     decode(runner, [undisturbed])
     preempted = sampled(prompts[3], 1, seeded, limit=5)
@@ -106,7 +134,7 @@ def test_a_seeded_answer_survives_being_recomputed(
 
 
 def test_different_seeds_give_different_answers(runner: Runner, prompts: list[list[int]]) -> None:
-    specs = [SampleSpec(1.0, 1.0, 0, seed, 0) for seed in range(4)]
+    specs = [SampleSpec(seed=seed) for seed in range(4)]
     decodings = [sampled(prompts[0], index, spec) for index, spec in enumerate(specs)]
 
     decode(runner, decodings)
@@ -117,11 +145,11 @@ def test_different_seeds_give_different_answers(runner: Runner, prompts: list[li
 @pytest.mark.parametrize(
     "step",
     [
-        SequenceStep("no tokens", [], 0, [0], None),
-        SequenceStep("table too short", [5] * 17, 0, [0], None),
-        SequenceStep("past the context", [5], 8192, list(range(200)) * 3, GREEDY),
+        SequenceStep("no tokens", [], 0, [0]),
+        SequenceStep("table too short", [5] * 17, 0, [0]),
+        SequenceStep("past the context", [5], 8192, list(range(200)) * 3, (GREEDY,)),
     ],
-    ids=lambda step: step.request_id,
+    ids=lambda step: step.sequence_id,
 )
 def test_an_impossible_step_is_an_error(runner: Runner, step: SequenceStep) -> None:
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ from inference.engine.runner import load_runner
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 from tests.inference.conftest import Golden
-from tests.inference.decoding import Decoding, decode, scattered_blocks
+from tests.inference.decoding import Decoding, advance, decode, scattered_blocks
 
 POOL_TOKENS = 16_384
 BLOCKS_EACH = 25
@@ -91,9 +91,7 @@ def test_prompts_that_start_on_blocks_another_request_filled(
 def test_decode_beside_a_prefill(runner: Runner, goldens: list[Golden]) -> None:
     early, late = started(goldens[:8]), started(goldens)[8:16]
     for _ in range(3):
-        steps = [decoding.step(4096) for decoding in early]
-        for decoding, step, token_id in zip(early, steps, runner.execute(steps), strict=True):
-            decoding.take(step, token_id)
+        advance(runner, early)
     for index, decoding in enumerate(late):
         decoding.blocks = scattered_blocks(index + 8 * BLOCKS_EACH, BLOCKS_EACH, 8)
 
