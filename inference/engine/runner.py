@@ -13,11 +13,13 @@ import torch
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.sampler import sample
 from inference.engine.step import Drawn, Runner, SampleSpec, SequenceStep, StepOutput
-from inference.models.loader import Model, load_model
+from inference.models.decoder import Decoder
+from inference.models.loader import load_model
 from inference.models.step_tensors import KvPool, StepTensors
 from inference.tokenizer.bundle import Bundle
 from inference.weights.checkpoint import CheckpointInvalid
 from inference.weights.gguf_file import GgufFile
+from kernels.operations_cpu import CpuOperations
 from kernels.paged_attention import Attend, AttentionBatch
 from kernels.paged_attention_cpu import plan_cpu_attention
 
@@ -28,7 +30,7 @@ KV_FORMAT = "kv-1"
 class TorchRunner:
     """A `Runner` over one model and one pool. Not thread-safe: one engine loop owns it."""
 
-    def __init__(self, model: Model, pool: KvPool, *, cache_key: bytes) -> None:
+    def __init__(self, model: Decoder, pool: KvPool, *, cache_key: bytes) -> None:
         self.block_count = pool.blocks
         self.vocab_size = model.config.vocab_size
         self.context_tokens_max = model.config.context_tokens_max
@@ -132,7 +134,9 @@ def load_runner(bundle: Bundle, *, pool_tokens: int, threads: int, device: str) 
     place = torch.device(_resolved(device))
     path = bundle.folder / bundle.weights_file
     _verify(path, bundle)
-    model = load_model(GgufFile(path), dtype=torch.float32, device=place)
+    model = load_model(
+        GgufFile(path), operations=CpuOperations(), device=place, dtype=torch.float32
+    )
     config = model.config
     if (config.vocab_size, config.context_tokens_max) != (
         bundle.vocab_size,

@@ -4,18 +4,29 @@ What the family did not take must be reported, not dropped: an unused tensor mea
 computes something else than its authors did. The loader makes one and asks for the rest at the end.
 """
 
+from collections.abc import Mapping
+
 import torch
 
+from inference.models.projection import Projection, WeightFormat, make_projection
 from inference.weights.checkpoint import Checkpoint, CheckpointInvalid
 
 
 class TensorSource:
     """Tensors of one checkpoint on their way to a device."""
 
-    def __init__(self, checkpoint: Checkpoint, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weight_format: WeightFormat,
+    ) -> None:
         self._checkpoint = checkpoint
-        self._dtype = dtype
         self._device = device
+        self._dtype = dtype
+        self._weight_format = weight_format
         self._left = set(checkpoint.names())
 
     def has(self, name: str) -> bool:
@@ -26,21 +37,37 @@ class TensorSource:
         """The tensor of that name. Raises CheckpointInvalid when missing or of another shape."""
         return self._checked(name, shape).to(self._device, self._dtype)
 
-    def take_stacked(self, rows_by_name: dict[str, int], columns: int) -> torch.Tensor:
-        """Several matrices as one, rows in the given order, so that one product serves them all."""
-        stacked = torch.empty(
-            (sum(rows_by_name.values()), columns), dtype=self._dtype, device=self._device
-        )
-        first = 0
-        for name, rows in rows_by_name.items():
-            stacked[first : first + rows] = self._checked(name, (rows, columns))
-            first += rows
-        return stacked
+    def projection(
+        self, rows_by_name: dict[str, int], columns: int, *, bias: bool = False
+    ) -> Projection:
+        """Several matrices as one, rows in the given order, so that one product serves them all.
+
+        With `bias`, each matrix must have its vector beside it (`.bias` for `.weight`).
+        """
+        weight = self._stacked({name: (rows, columns) for name, rows in rows_by_name.items()})
+        if not bias:
+            return make_projection(weight, None, self._weight_format)
+        biases = {f"{n.removesuffix('.weight')}.bias": (rows,) for n, rows in rows_by_name.items()}
+        return make_projection(weight, self._stacked(biases), self._weight_format)
+
+    def projection_by(self, weight: torch.Tensor) -> Projection:
+        """A projection by a matrix that was taken already: the head of a model that ties it."""
+        return make_projection(weight, None, self._weight_format)
 
     def require_empty(self) -> None:
         """Raises CheckpointInvalid when tensors are left that nobody took."""
         if self._left:
             raise CheckpointInvalid(f"the model has no use for tensors {sorted(self._left)[:8]}")
+
+    def _stacked(self, shapes: Mapping[str, tuple[int, ...]]) -> torch.Tensor:
+        total = sum(shape[0] for shape in shapes.values())
+        columns = next(iter(shapes.values()))[1:]
+        stacked = torch.empty((total, *columns), dtype=self._dtype, device=self._device)
+        first = 0
+        for name, shape in shapes.items():
+            stacked[first : first + shape[0]] = self._checked(name, shape)
+            first += shape[0]
+        return stacked
 
     def _checked(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         tensor = self._checkpoint.tensor(name)

@@ -7,6 +7,8 @@ format's reader translates. Readers implement it, `inference.models` consumes it
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from inference.weights.rope_scaling import RopeScaling
+
 if TYPE_CHECKING:
     # The server names CheckpointInvalid, and says what else is wrong before it waits for torch.
     import torch
@@ -18,7 +20,11 @@ class CheckpointInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The shape of a decoder-only transformer. Sizes are in elements, `rope_theta` is a base."""
+    """The shape of a decoder-only transformer. Sizes are in elements, `rope_theta` is a base.
+
+    `context_tokens_max` is how far the model may go; where it attends to a sliding window, no
+    further than that window.
+    """
 
     architecture: str
     vocab_size: int
@@ -31,6 +37,7 @@ class ModelConfig:
     head_size: int
     rope_theta: float
     norm_epsilon: float
+    rope_scaling: RopeScaling | None = None
 
 
 class Checkpoint(Protocol):

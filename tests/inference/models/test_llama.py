@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from inference.contracts import BLOCK_TOKENS
-from inference.engine.runner import attention_batch
 from inference.engine.step import SequenceStep
-from inference.models.loader import Model, load_model
-from inference.models.projection import project
-from inference.models.step_tensors import KvPool, StepTensors
+from inference.models.decoder import Decoder
+from inference.models.projection import product_of
 from inference.weights.gguf_file import GgufFile
-from kernels.paged_attention_cpu import plan_cpu_attention
+from tests.inference.models.stepping import load_on_cpu, pool_for, step_logits
 from tests.inference.models.toy_gguf import ToyShape, toy_tensors, write_toy
 
 TOY = ToyShape()
@@ -21,22 +18,10 @@ HEAD = TOY.hidden // TOY.heads
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
     path: Path = tmp_path_factory.mktemp("toy") / "toy.gguf"
     write_toy(path, TOY)
-    return load_model(GgufFile(path), dtype=torch.float32, device=torch.device("cpu"))
-
-
-def pool() -> KvPool:
-    return KvPool(
-        layers=TOY.layers,
-        kv_heads=TOY.kv_heads,
-        blocks=8,
-        block_tokens=BLOCK_TOKENS,
-        head_size=HEAD,
-        dtype=torch.float32,
-        device=torch.device("cpu"),
-    )
+    return load_on_cpu(GgufFile(path))
 
 
 def plain_logits(token_ids: list[int]) -> torch.Tensor:
@@ -82,44 +67,23 @@ def plain_logits(token_ids: list[int]) -> torch.Tensor:
     return norm(hidden, "model.norm.weight") @ weights["lm_head.weight"].T
 
 
-def step_logits(model: Model, kv: KvPool, steps: list[SequenceStep]) -> torch.Tensor:
-    """Logits of every token of the steps."""
-    tokens, positions, slots = [], [], []
-    for step in steps:
-        for position, token in enumerate(step.token_ids, step.start):
-            tokens.append(token)
-            positions.append(position)
-            block = step.block_table[position // BLOCK_TOKENS]
-            slots.append(block * BLOCK_TOKENS + position % BLOCK_TOKENS)
-    return model.logits(
-        StepTensors(
-            token_ids=torch.tensor(tokens),
-            positions=torch.tensor(positions),
-            slots=torch.tensor(slots),
-            logit_rows=torch.arange(len(tokens)),
-            attend=plan_cpu_attention(attention_batch(steps), BLOCK_TOKENS),
-        ),
-        kv,
-    )
-
-
-def test_a_whole_prompt(model: Model) -> None:
+def test_a_whole_prompt(model: Decoder) -> None:
     prompt = [(7 * index) % TOY.vocab_size for index in range(40)]
 
-    logits = step_logits(model, pool(), [SequenceStep("a", prompt, 0, [5, 2, 6], None)])
+    logits = step_logits(model, pool_for(model), [SequenceStep("a", prompt, 0, [5, 2, 6])])
 
     assert torch.allclose(logits, plain_logits(prompt), atol=1e-4)
 
 
-def test_a_prompt_in_pieces_beside_another(model: Model) -> None:
+def test_a_prompt_in_pieces_beside_another(model: Decoder) -> None:
     first = [(5 * index + 1) % TOY.vocab_size for index in range(33)]
     second = [(11 * index + 3) % TOY.vocab_size for index in range(20)]
-    kv = pool()
+    kv = pool_for(model)
     rows: list[torch.Tensor] = []
     for start, end in ((0, 10), (10, 11), (11, 16), (16, 33)):
         steps = [
-            SequenceStep("first", first[start:end], start, [1, 4, 7], None),
-            SequenceStep("second", second[start:end], start, [3, 0], None),
+            SequenceStep("first", first[start:end], start, [1, 4, 7]),
+            SequenceStep("second", second[start:end], start, [3, 0]),
         ]
         steps = [step for step in steps if step.token_ids]
         rows.append(step_logits(model, kv, steps)[: end - start])
@@ -133,17 +97,21 @@ def test_a_projection_is_a_product_for_any_number_of_rows(count: int) -> None:
     rows = torch.randn(count, 48, generator=generator)
     weight = torch.randn(80, 48, generator=generator)
 
-    product = project(rows, weight)
+    product = product_of(rows, weight)
 
     assert product.is_contiguous()
     assert torch.allclose(product, rows @ weight.T, atol=1e-5)
 
 
 def test_a_projection_of_nothing_is_nothing() -> None:
-    assert project(torch.zeros(0, 48), torch.zeros(80, 48)).shape == (0, 80)
+    assert product_of(torch.zeros(0, 48), torch.zeros(80, 48)).shape == (0, 80)
 
 
-def test_a_fresh_pool_is_all_zeros() -> None:
-    kv = pool()
+def test_a_fresh_pool_is_all_zeros(model: Decoder) -> None:
+    kv = pool_for(model)
 
-    assert not any(bool(tensor.any()) for tensor in (*kv.keys, *kv.values))
+    assert not any(
+        bool(tensor.any())
+        for index in range(TOY.layers)
+        for tensor in (kv.layer(index).keys, kv.layer(index).values)
+    )
