@@ -36,13 +36,12 @@ class QuantizedWeight:
     def __post_init__(self) -> None:
         """Raises ValueError unless shapes, dtypes and layouts are those of one of the formats."""
         outputs, width = self.values.shape
-        if self.minimums is None:
-            expected = (torch.int8, torch.float32, (outputs,))
-        else:
-            expected = (torch.uint8, torch.float16, (outputs, width * 2 // GROUP))
+        expected = (torch.int8, torch.float32, torch.Size((outputs,)))
+        if self.minimums is not None:
+            expected = (torch.uint8, torch.float16, torch.Size((outputs, width * 2 // GROUP)))
             if self.minimums.shape != self.scales.shape or self.minimums.dtype != torch.float16:
                 raise ValueError("minimums must be laid out like the scales")
-        if (self.values.dtype, self.scales.dtype, tuple(self.scales.shape)) != expected:
+        if (self.values.dtype, self.scales.dtype, self.scales.shape) != expected:
             raise ValueError(
                 f"values {self.values.dtype} {tuple(self.values.shape)} and scales "
                 f"{self.scales.dtype} {tuple(self.scales.shape)} are no quantized weight"

@@ -1,0 +1,56 @@
+"""Norms and activation through their Triton kernels in the interpreter; prints errors as JSON."""
+
+import itertools
+import json
+import sys
+
+import torch
+
+from kernels.activation import silu_mul_reference
+from kernels.activation_triton import silu_mul_triton
+from kernels.normalization import add_rms_norm_reference, rms_norm_reference
+from kernels.normalization_triton import add_rms_norm_triton, rms_norm_triton
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+SHAPES = ((1, 576), (7, 1), (3, 1000), (2, 2048))
+EPSILON = 1e-5
+
+
+def error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest error in steps of the dtype at the expected value (at least at 1 / 64)."""
+    steps = torch.finfo(expected.dtype).eps * expected.double().abs().clamp(min=1 / 64)
+    return float(((actual.double() - expected.double()).abs() / steps).max())
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(3)
+    errors: dict[str, float] = {}
+    for dtype, (rows, size) in itertools.product(DTYPES, SHAPES):
+        # Rows lie apart, as those of a slice do; what lies between must not be read.
+        wider = torch.randn(rows, 3 * size, generator=generator).to(dtype)
+        wider[:, 2 * size :] = torch.nan
+        hidden, delta, weight = wider[:, :size], wider[:, size : 2 * size], wider[0, :size].clone()
+        total, normed = add_rms_norm_reference(hidden, delta, weight, EPSILON)
+        found = {
+            "norm": error(
+                rms_norm_triton(hidden, weight, EPSILON),
+                rms_norm_reference(hidden, weight, EPSILON),
+            ),
+            "silu_mul": error(
+                silu_mul_triton(wider[:, : 2 * size]), silu_mul_reference(wider[:, : 2 * size])
+            ),
+        }
+        actual_total, actual_normed = add_rms_norm_triton(hidden, delta, weight, EPSILON)
+        found["sum"] = error(actual_total, total)
+        found["sum_reuses_residual"] = float(actual_total.data_ptr() != hidden.data_ptr())
+        found["norm_of_sum"] = error(actual_normed, normed)
+        errors |= {f"{name} {dtype} {rows}x{size}": value for name, value in found.items()}
+    extreme = torch.tensor([[-80.0, 1e4, 0.0, 1.0, 1.0, 2.0]])
+    errors["silu_mul extreme"] = error(silu_mul_triton(extreme), silu_mul_reference(extreme))
+    errors["norm of nothing"] = float(rms_norm_triton(hidden[:0], weight, EPSILON).numel())
+    json.dump(errors, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
