@@ -17,14 +17,25 @@ from inference.contracts import (
     FinishReason,
     GenerationRequest,
     ModelLimits,
+    Priority,
     RefusalCode,
+    StepTrace,
     TokenCounts,
 )
+from inference.engine.admission import Refusal, refusal_of
+from inference.engine.answer import Answer
 from inference.engine.block_pool import BlockPool
-from inference.engine.detokenizer import Detokenizer, TokenTexts
-from inference.engine.request import RequestState, new_state
+from inference.engine.counters import EngineCounters
+from inference.engine.deadlines import Deadlines
+from inference.engine.detokenizer import TokenTexts
+from inference.engine.drawing import check_outputs, sequence_step
+from inference.engine.grammar import GrammarInvalid, Grammars
+from inference.engine.progress import embedding_bytes, take_drawn, take_pooled
+from inference.engine.request import RequestState
 from inference.engine.scheduler import Scheduler, SchedulerLimits, Share
-from inference.engine.step import Runner, SampleSpec, SequenceStep
+from inference.engine.sequence import SequenceState, new_sequence
+from inference.engine.speculation import Drafter
+from inference.engine.step import Runner, StepOutput
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +45,7 @@ ENGINE_ERROR = "engine_error"
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step produced; requests that finished in it may have a chunk as well."""
+    """What one step produced; requests that finished in it may have chunks as well."""
 
     chunks: tuple[Chunk, ...] = ()
     finishes: tuple[Finish, ...] = ()
@@ -42,7 +53,8 @@ class StepResult:
 
 class Engine:
     """Continuous batching over one runner. `stop_ids` are the model's end-of-sequence tokens;
-    `clock` returns monotonic seconds."""
+    `clock` returns monotonic seconds. Without `grammars` constrained requests are refused; without
+    a `drafter` nothing is guessed."""
 
     def __init__(
         self,
@@ -52,18 +64,21 @@ class Engine:
         stop_ids: Collection[int],
         limits: SchedulerLimits,
         clock: Callable[[], float],
+        grammars: Grammars | None = None,
+        drafter: Drafter | None = None,
     ) -> None:
         self._runner = runner
         self._texts = texts
         self._stop_ids = frozenset(stop_ids)
         self._clock = clock
+        self._grammars = grammars
+        self._drafter = drafter
         self._pool = BlockPool(runner.block_count)
         self._scheduler = Scheduler(self._pool, limits)
-        self._states: dict[str, RequestState] = {}
+        self._deadlines = Deadlines()
+        self._requests: dict[str, RequestState] = {}
         self._arrivals = 0
-        self._steps = 0
-        self._generated = 0
-        self._finished = dict.fromkeys(map(str, FinishReason), 0)
+        self.counters = EngineCounters()
         self.limits = ModelLimits(
             context_tokens_max=runner.context_tokens_max,
             pool_tokens=runner.block_count * BLOCK_TOKENS,
@@ -73,24 +88,22 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a step would compute anything."""
-        return bool(self._states)
+        return bool(self._requests)
 
     def submit(self, request: GenerationRequest) -> Finish | None:
         """Queues a request; a REFUSED finish where it can never run or may not wait."""
         refusal = self._refusal(request)
         if refusal is not None:
-            self._finished[FinishReason.REFUSED] += 1
+            self.counters.finished[FinishReason.REFUSED] += 1
             return refused(request.request_id, *refusal)
         self._arrivals += 1
-        state = new_state(
-            request,
-            arrival=self._arrivals,
-            cache_key=self._runner.cache_key,
-            detokenizer=Detokenizer(self._texts),
-            now_s=self._clock(),
-        )
-        self._states[request.request_id] = state
-        self._scheduler.enqueue(state)
+        now_s = self._clock()
+        state = RequestState(request, self._arrivals, now_s)
+        self._requests[request.request_id] = state
+        for limit_s in (request.queue_timeout_s, request.deadline_s):
+            if limit_s is not None:
+                self._deadlines.add(request.request_id, now_s + limit_s)
+        self._feed(state)
         return None
 
     def abort(
@@ -102,33 +115,36 @@ class Engine:
         error_message: str | None = None,
     ) -> Finish | None:
         """Ends a request between two steps; None if it is unknown or has already ended."""
-        state = self._states.get(request_id)
-        if state is None:
+        request = self._requests.get(request_id)
+        if request is None:
             return None
-        return self._finish(state, reason, error_code=error_code, error_message=error_message)
+        return self._finish(request, reason, error_code=error_code, error_message=error_message)
 
     def step(self) -> StepResult:
         """Computes one step. Requests that the runner raises for end; their neighbours go on."""
-        shares = self._scheduler.plan()
+        began_s = self._clock()
+        finishes = self._expired(began_s)
+        if self._drafter is not None:
+            self._drafter.draft(self._scheduler.decoding())
+        preemptions = self._scheduler.preemptions
+        shares = self._scheduler.plan(began_s)
         if not shares:
-            return StepResult()
-        now_s = self._clock()
+            return StepResult(finishes=tuple(finishes))
         for share in shares:
-            if share.state.scheduled_at_s is None:
-                share.state.scheduled_at_s = now_s
-        self._steps += 1
-        computed, finishes = self._compute(shares)
-        self._scheduler.commit([share for share, _ in computed])
+            self._count_start(share.state, began_s)
         chunks: list[Chunk] = []
-        for share, token_id in computed:
-            if token_id is not None:
-                self._accept(share.state, token_id, chunks, finishes)
+        for share, output in self._compute(shares, finishes):
+            # A request that failed in this step is over for all of its sequences.
+            if share.state.request.request_id in self._requests:
+                self._take(share, output, chunks, finishes)
+        self._trace(shares, began_s, preempted=self._scheduler.preemptions - preemptions)
         return StepResult(tuple(chunks), tuple(finishes))
 
     def stats(self) -> EngineStats:
         """A snapshot; the server fills in what only it knows (journal, step age)."""
+        counters = self.counters
         return EngineStats(
-            step=self._steps,
+            step=counters.steps,
             running=self._scheduler.running,
             waiting=self._scheduler.waiting,
             blocks_total=self._pool.block_count,
@@ -136,143 +152,232 @@ class Engine:
             blocks_cached=self._pool.cached,
             prompt_tokens=self._scheduler.prompt_tokens,
             prompt_tokens_cached=self._scheduler.prompt_tokens_cached,
-            generation_tokens=self._generated,
+            generation_tokens=counters.generated_tokens,
             preemptions=self._scheduler.preemptions,
-            finished=dict(self._finished),
+            finished=dict(counters.finished),
             journal_unacknowledged=0,
             step_age_s=0.0,
+            drafted_tokens=counters.drafted_tokens,
+            accepted_tokens=counters.accepted_tokens,
+            histograms=counters.histograms(),
         )
 
     def check(self) -> None:
         """Asserts the invariants of the block pool; cheap enough for an idle engine."""
         self._pool.check()
-        if not self._states:
+        if not self._requests:
             assert self._pool.used == 0, f"{self._pool.used} blocks used by nobody"
 
-    def _refusal(self, request: GenerationRequest) -> tuple[RefusalCode, str] | None:
-        vocab_size = self._runner.vocab_size
-        prompt_tokens = len(request.prompt_ids)
-        total = prompt_tokens + request.sampling.max_tokens
-        if request.request_id in self._states:
+    def _refusal(self, request: GenerationRequest) -> Refusal | None:
+        if request.request_id in self._requests:
             return RefusalCode.DUPLICATE_REQUEST_ID, f"{request.request_id} is in progress"
-        if not prompt_tokens:
-            return RefusalCode.INVALID_REQUEST, "the prompt is empty"
-        if any(not 0 <= token_id < vocab_size for token_id in request.prompt_ids):
-            return RefusalCode.INVALID_REQUEST, f"a prompt id is outside 0 .. {vocab_size - 1}"
-        if any(not 0 <= token_id < vocab_size for token_id in request.sampling.stop_token_ids):
-            return RefusalCode.INVALID_REQUEST, f"a stop token id is outside 0 .. {vocab_size - 1}"
-        if total > self.limits.request_tokens_max():
-            return RefusalCode.CONTEXT_LENGTH_EXCEEDED, (
-                f"{prompt_tokens} prompt tokens and up to {request.sampling.max_tokens} more "
-                f"are over {self.limits.request_tokens_max()}"
-            )
+        refusal = refusal_of(request, self.limits)
+        if refusal is not None:
+            return refusal
         if self._scheduler.queue_is_full(request.priority):
             return RefusalCode.QUEUE_FULL, "too many requests are waiting"
+        if request.sampling is None or request.sampling.grammar is None:
+            return None
+        try:
+            # Compiled here, and again from the cache for each of its sequences.
+            self._grammars_or_refuse().matcher(request.sampling.grammar)
+        except GrammarInvalid as error:
+            return RefusalCode.INVALID_GRAMMAR, str(error)
         return None
 
-    def _compute(self, shares: list[Share]) -> tuple[list[tuple[Share, int | None]], list[Finish]]:
-        """The shares with what was drawn for them, and the ends of those that cannot be computed.
+    def _grammars_or_refuse(self) -> Grammars:
+        if self._grammars is None:
+            raise GrammarInvalid("this engine takes no grammars")
+        return self._grammars
+
+    def _feed(self, request: RequestState) -> None:
+        """Queues as many of a request's sequences as may be now."""
+        sampling = request.request.sampling
+        while (choice := request.next_choice()) is not None:
+            grammar = None if sampling is None else sampling.grammar
+            state = new_sequence(
+                request.request,
+                choice,
+                arrival=request.arrival,
+                cache_key=self._runner.cache_key,
+                answer=None if sampling is None else Answer(self._texts, sampling),
+                matcher=None if grammar is None else self._grammars_or_refuse().matcher(grammar),
+                now_s=self._clock(),
+            )
+            request.live[choice] = state
+            self._scheduler.enqueue(state)
+
+    def _expired(self, now_s: float) -> list[Finish]:
+        finishes = []
+        for request_id in self._deadlines.due(now_s):
+            request = self._requests.get(request_id)
+            if request is None:
+                continue
+            asked, waited_s = request.request, now_s - request.submitted_at_s
+            if asked.deadline_s is not None and waited_s >= asked.deadline_s:
+                finishes.append(self._finish(request, FinishReason.TIMED_OUT))
+            elif request.scheduled_at_s is None:
+                finishes.append(
+                    self._finish(
+                        request,
+                        FinishReason.REFUSED,
+                        error_code=RefusalCode.QUEUE_TIMEOUT,
+                        error_message=f"it did not start within {asked.queue_timeout_s} s",
+                    )
+                )
+        return finishes
+
+    def _count_start(self, state: SequenceState, now_s: float) -> None:
+        if not state.counted:
+            state.counted = True
+            self._requests[state.request.request_id].started(state, now_s)
+
+    def _compute(
+        self, shares: list[Share], finishes: list[Finish]
+    ) -> list[tuple[Share, StepOutput]]:
+        """The shares with their outputs; requests that cannot be computed end.
 
         A runner that raises does not say for whom, so each share is tried again alone. KV is
         written by position: computing it twice changes nothing.
         """
         try:
-            drawn = self._runner.execute([self._sequence_step(share) for share in shares])
-            self._check_drawn(shares, drawn)
-            return list(zip(shares, drawn, strict=True)), []
+            steps = [sequence_step(share, self._stop_ids) for share in shares]
+            outputs = self._runner.execute(steps)
+            check_outputs(shares, outputs, self._runner.vocab_size)
+            return list(zip(shares, outputs, strict=True))
         except Exception as error:  # noqa: BLE001  the engine loop is a process edge: it goes on
             if len(shares) == 1:
-                return [], [self._fail(shares[0].state, error)]
+                request = self._requests.get(shares[0].state.request.request_id)
+                if request is not None:
+                    finishes.append(self._fail(request, error))
+                return []
             logger.warning("event=step_failed shares=%d next=one_by_one", len(shares))
-        alone = [self._compute([share]) for share in shares]
-        return [one for computed, _ in alone for one in computed], [
-            finish for _, finishes in alone for finish in finishes
-        ]
+        return [pair for share in shares for pair in self._compute([share], finishes)]
 
-    def _sequence_step(self, share: Share) -> SequenceStep:
-        state, sampling = share.state, share.state.request.sampling
-        return SequenceStep(
-            request_id=state.request.request_id,
-            token_ids=state.token_ids[state.computed : state.computed + share.tokens],
-            start=state.computed,
-            block_table=state.blocks,
-            sample=SampleSpec(
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                top_k=sampling.top_k,
-                seed=sampling.seed,
-                position=state.completion,
-            )
-            if share.samples
-            else None,
-        )
-
-    def _check_drawn(self, shares: list[Share], drawn: list[int | None]) -> None:
-        if len(drawn) != len(shares):
-            raise ValueError(f"{len(drawn)} results for {len(shares)} sequence steps")
-        for share, token_id in zip(shares, drawn, strict=True):
-            if share.samples != (token_id is not None):
-                raise ValueError(f"token {token_id} drawn where samples={share.samples}")
-            if token_id is not None and not 0 <= token_id < self._runner.vocab_size:
-                raise ValueError(f"token {token_id} is outside the vocabulary")
-
-    def _fail(self, state: RequestState, error: Exception) -> Finish:
-        logger.error("event=request_failed request=%s", state.request.request_id, exc_info=error)
+    def _fail(self, request: RequestState, error: Exception) -> Finish:
+        logger.error("event=request_failed request=%s", request.request.request_id, exc_info=error)
         return self._finish(
-            state,
+            request,
             FinishReason.ERROR,
             error_code=ENGINE_ERROR,
             error_message=f"the engine failed this request: {type(error).__name__}",
         )
 
-    def _accept(
-        self, state: RequestState, token_id: int, chunks: list[Chunk], finishes: list[Finish]
+    def _take(
+        self, share: Share, output: StepOutput, chunks: list[Chunk], finishes: list[Finish]
     ) -> None:
-        """Appends a drawn token: its chunk, and the finish if it is the last one."""
-        if state.first_token_at_s is None:
-            state.first_token_at_s = self._clock()
-        state.token_ids.append(token_id)
-        self._generated += 1
-        sampling = state.request.sampling
-        is_stop_token = token_id in sampling.stop_token_ids or (
-            token_id in self._stop_ids and not sampling.ignore_eos
+        """Adds what a step gave to a sequence, and ends what is complete with it."""
+        state = share.state
+        request = self._requests[state.request.request_id]
+        if state.answer is None:
+            take_pooled(state, output.pooled)
+        if not share.reaches_end:
+            self._scheduler.commit(state, state.computed + share.tokens)
+            return
+        if state.answer is None:
+            chunk = self._embedded(share, request)
+        else:
+            chunk = self._drawn(share, output, request)
+        chunks.append(chunk)
+        if chunk.finish_reason is not None:
+            self._end_sequence(request, state)
+            if chunk.finish_reason is FinishReason.LENGTH:
+                request.reason = FinishReason.LENGTH
+        self._feed(request)
+        if request.ended:
+            finishes.append(self._finish(request, request.reason))
+
+    def _embedded(self, share: Share, request: RequestState) -> Chunk:
+        state = share.state
+        self._scheduler.commit(state, len(state.token_ids))
+        self._note_tokens(request, state, 1)
+        return Chunk(
+            request_id=state.request.request_id,
+            text="",
+            token_ids=(),
+            counts=request.counts,
+            choice=state.choice,
+            finish_reason=FinishReason.STOP,
+            embedding=embedding_bytes(state),
         )
-        # A stop token ends the output and is no part of its text, even where it has bytes.
-        piece = "" if is_stop_token else state.detokenizer.push(token_id)
-        text, stopped = state.stop_strings.push(piece)
-        chunks.append(Chunk(state.request.request_id, text, (token_id,), state.counts))
-        if stopped:
-            state.detokenizer.flush()
-            finishes.append(self._finish(state, FinishReason.STOP))
-        elif is_stop_token:
-            finishes.append(self._finish(state, FinishReason.STOP))
-        elif state.completion >= sampling.max_tokens:
-            finishes.append(self._finish(state, FinishReason.LENGTH))
+
+    def _drawn(self, share: Share, output: StepOutput, request: RequestState) -> Chunk:
+        state, counters = share.state, self.counters
+        if state.completion == 0:
+            request.prompt_computed(state)
+        progress = take_drawn(state, output.drawn, self._stop_ids)
+        tokens = len(progress.token_ids)
+        # The last token's KV does not exist yet, nor that of drafts that were wrong.
+        self._scheduler.commit(state, len(state.token_ids) - 1)
+        request.completion_tokens += tokens
+        counters.generated_tokens += tokens
+        if share.drafts and self._drafter is not None:
+            counters.drafted_tokens += share.drafts
+            counters.accepted_tokens += progress.accepted
+            self._drafter.checked(state, share.drafts, progress.accepted)
+        self._note_tokens(request, state, tokens)
+        return Chunk(
+            request_id=state.request.request_id,
+            text=progress.text,
+            token_ids=progress.token_ids,
+            counts=request.counts,
+            choice=state.choice,
+            logprobs=progress.logprobs,
+            finish_reason=progress.reason,
+        )
+
+    def _note_tokens(self, request: RequestState, state: SequenceState, tokens: int) -> None:
+        now_s = self._clock()
+        if request.first_token_at_s is None:
+            request.first_token_at_s = now_s
+            self.counters.observe("time_to_first_token_seconds", now_s - request.submitted_at_s)
+        elif state.last_token_at_s is not None:
+            between_s = (now_s - state.last_token_at_s) / tokens
+            self.counters.observe("inter_token_latency_seconds", between_s, tokens)
+        state.last_token_at_s = now_s
+
+    def _trace(self, shares: list[Share], began_s: float, *, preempted: int) -> None:
+        now_s = self._clock()
+        batch = sum(s.tokens for s in shares if s.state.request.priority is Priority.BATCH)
+        self.counters.step(
+            StepTrace(
+                step=self.counters.steps + 1,
+                ended_at_s=now_s,
+                duration_ms=(now_s - began_s) * 1000,
+                running=self._scheduler.running,
+                waiting=self._scheduler.waiting,
+                interactive_tokens=sum(share.tokens for share in shares) - batch,
+                batch_tokens=batch,
+                preempted=preempted,
+            )
+        )
+
+    def _end_sequence(self, request: RequestState, state: SequenceState) -> None:
+        del request.live[state.choice]
+        self._scheduler.remove(state)
+        if self._drafter is not None:
+            self._drafter.forget(state)
 
     def _finish(
         self,
-        state: RequestState,
+        request: RequestState,
         reason: FinishReason,
         *,
         error_code: str | None = None,
         error_message: str | None = None,
     ) -> Finish:
         """Ends a request, exactly once: it is forgotten here and its blocks go back."""
-        del self._states[state.request.request_id]
-        self._scheduler.remove(state)
-        tail, stopped = state.stop_strings.push(state.detokenizer.flush())
-        if not stopped:
-            tail += state.stop_strings.flush()
-        elif reason is FinishReason.LENGTH:
-            reason = FinishReason.STOP
-        self._finished[reason] += 1
+        del self._requests[request.request.request_id]
+        for state in list(request.live.values()):
+            self._end_sequence(request, state)
+        timings = request.timings(self._clock())
+        self.counters.request_ended(reason, timings)
         return Finish(
-            request_id=state.request.request_id,
+            request_id=request.request.request_id,
             reason=reason,
-            text=tail,
-            counts=state.counts,
-            sent=state.counts if state.request.stream else TokenCounts(),
-            timings=state.timings(self._clock()),
+            counts=request.counts,
+            sent=request.counts if request.request.stream else TokenCounts(),
+            timings=timings,
             error_code=error_code,
             error_message=error_message,
         )
@@ -283,7 +388,6 @@ def refused(request_id: str, code: RefusalCode, message: str) -> Finish:
     return Finish(
         request_id=request_id,
         reason=FinishReason.REFUSED,
-        text="",
         counts=TokenCounts(),
         sent=TokenCounts(),
         error_code=code,

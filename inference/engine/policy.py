@@ -6,10 +6,10 @@ only, and never aware of blocks.
 
 from collections.abc import Iterable, Sequence
 
-from inference.engine.request import RequestState
+from inference.engine.sequence import SequenceState
 
 
-def rank(state: RequestState) -> tuple[int, int]:
+def rank(state: SequenceState) -> tuple[int, int]:
     """Order of service: class first, then arrival; the smallest is served first."""
     return (state.priority, state.arrival)
 
@@ -42,6 +42,6 @@ def split_budget(budget: int, wants: Sequence[int]) -> list[int]:
     return shares
 
 
-def choose_victim(candidates: Iterable[RequestState]) -> RequestState:
+def choose_victim(candidates: Iterable[SequenceState]) -> SequenceState:
     """Whom to preempt: the lowest class, there the least to recompute, there the youngest."""
     return min(candidates, key=lambda state: (-state.priority, state.computed, -state.arrival))

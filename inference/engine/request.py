@@ -1,77 +1,74 @@
-"""The state of one request inside the engine: tokens known, tokens computed, blocks, text, times.
+"""The state of one request: its sequences, what it has used, and where its time went.
 
-Plain data with the few derivations that scheduler and engine share; it decides nothing. Lives in
-the compute thread only.
+Hands out its sequences a few at a time, the further choices of a prompt only once the first one has
+computed it, so that they find it in the prefix cache. Owned by the engine; the scheduler sees
+sequences only.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
-from inference.contracts import (
-    BLOCK_TOKENS,
-    GenerationRequest,
-    Priority,
-    Timings,
-    TokenCounts,
-    chain_block,
-    chain_root,
-)
-from inference.engine.detokenizer import Detokenizer
-from inference.engine.stop_strings import StopStrings
+from inference.contracts import FinishReason, GenerationRequest, Timings, TokenCounts
+from inference.engine.sequence import SequenceState
 
-
-def blocks_for(tokens: int) -> int:
-    """How many blocks hold this many tokens."""
-    return -(-tokens // BLOCK_TOKENS)
+SEQUENCES_LIVE_MAX = 64
+"""Sequences of one request that are queued or running at once; the others wait in the request."""
 
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """One admitted request. `arrival` orders requests; `priority` starts as the request's class
-    and rises when the scheduler ages it.
-
-    The first `computed` of `token_ids` have KV in `blocks`; `digests` names the full blocks of
-    `token_ids`, of which the first `published` were offered to the prefix cache.
-    """
+    """One admitted request. `live` maps a choice to its sequence while that is queued or runs."""
 
     request: GenerationRequest
     arrival: int
-    priority: Priority
-    token_ids: list[int]
-    digests: list[bytes]
-    cache_root: bytes
-    detokenizer: Detokenizer
-    stop_strings: StopStrings
     submitted_at_s: float
-    computed: int = 0
-    blocks: list[int] = field(default_factory=list)
-    published: int = 0
-    cached: int | None = None
+    live: dict[int, SequenceState] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reason: FinishReason = FinishReason.STOP
     scheduled_at_s: float | None = None
     first_token_at_s: float | None = None
+    _leaders: deque[int] = field(default_factory=deque)
+    _followers: deque[int] = field(default_factory=deque)
 
-    @property
-    def uncomputed(self) -> int:
-        """Tokens known but not computed; 1 while decoding."""
-        return len(self.token_ids) - self.computed
-
-    @property
-    def completion(self) -> int:
-        """Tokens generated so far."""
-        return len(self.token_ids) - len(self.request.prompt_ids)
+    def __post_init__(self) -> None:
+        self._leaders.extend(
+            range(0, len(self.request.prompts) * self.request.choices, self.request.choices)
+        )
 
     @property
     def counts(self) -> TokenCounts:
         """What this request has used so far; nothing of a prompt that was never started."""
-        if self.cached is None or self.scheduled_at_s is None:
-            return TokenCounts()
-        return TokenCounts(len(self.request.prompt_ids), self.cached, self.completion)
+        return TokenCounts(self.prompt_tokens, self.cached_tokens, self.completion_tokens)
 
-    def extend_digests(self) -> None:
-        """Names the blocks that became full since the last call."""
-        while (len(self.digests) + 1) * BLOCK_TOKENS <= len(self.token_ids):
-            start = len(self.digests) * BLOCK_TOKENS
-            parent = self.digests[-1] if self.digests else self.cache_root
-            self.digests.append(chain_block(parent, self.token_ids[start : start + BLOCK_TOKENS]))
+    @property
+    def ended(self) -> bool:
+        """Whether no sequence is left."""
+        return not (self.live or self._leaders or self._followers)
+
+    def next_choice(self) -> int | None:
+        """The choice to queue now, if one may be: the followers of computed prompts go first."""
+        if len(self.live) >= SEQUENCES_LIVE_MAX:
+            return None
+        for ready in (self._followers, self._leaders):
+            if ready:
+                return ready.popleft()
+        return None
+
+    def started(self, state: SequenceState, now_s: float) -> None:
+        """Counts a prompt when its leader computes for the first time."""
+        assert state.cached is not None
+        if self.scheduled_at_s is None:
+            self.scheduled_at_s = now_s
+        if state.leads:
+            self.prompt_tokens += len(state.prompt_ids)
+            self.cached_tokens += state.cached
+
+    def prompt_computed(self, state: SequenceState) -> None:
+        """Lets the other choices of a prompt go once its leader has drawn its first token."""
+        if state.leads:
+            self._followers.extend(range(state.choice + 1, state.choice + self.request.choices))
 
     def timings(self, now_s: float) -> Timings:
         """Where the time went, had the request ended now."""
@@ -82,27 +79,3 @@ class RequestState:
             prefill_ms=round((first_token_at_s - scheduled_at_s) * 1000),
             decode_ms=round((now_s - first_token_at_s) * 1000),
         )
-
-
-def new_state(
-    request: GenerationRequest,
-    *,
-    arrival: int,
-    cache_key: bytes,
-    detokenizer: Detokenizer,
-    now_s: float,
-) -> RequestState:
-    """The state of a request that has just been admitted to the queue."""
-    state = RequestState(
-        request=request,
-        arrival=arrival,
-        priority=request.priority,
-        token_ids=list(request.prompt_ids),
-        digests=[],
-        cache_root=chain_root(salt=request.cache_salt, cache_key=cache_key),
-        detokenizer=detokenizer,
-        stop_strings=StopStrings(request.sampling.stop),
-        submitted_at_s=now_s,
-    )
-    state.extend_digests()
-    return state

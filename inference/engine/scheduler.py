@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inference.contracts import BLOCK_TOKENS, Priority
 from inference.engine.block_pool import BlockPool
 from inference.engine.policy import choose_victim, rank, split_budget
-from inference.engine.request import RequestState, blocks_for
+from inference.engine.sequence import SequenceState, blocks_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,18 @@ class SchedulerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`tokens` more tokens of one request are computed in this step."""
+    """`tokens` more tokens of one sequence are computed in this step, the last `drafts` of them
+    guesses. With `reaches_end` all that is known is computed, so that what follows is drawn."""
 
-    state: RequestState
+    state: SequenceState
     tokens: int
+    drafts: int
+    reaches_end: bool
 
     @property
-    def samples(self) -> bool:
-        """Whether the share reaches the last known token, so that the next one is drawn."""
-        return self.tokens == self.state.uncomputed
+    def draws(self) -> bool:
+        """Whether tokens are drawn after it; an embedding has none."""
+        return self.reaches_end and self.state.answer is not None
 
 
 class Scheduler:
@@ -57,9 +60,9 @@ class Scheduler:
         self.preemptions = 0
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
-        self._waiting: dict[Priority, list[RequestState]] = {priority: [] for priority in Priority}
-        self._running: list[RequestState] = []
-        self._aged: RequestState | None = None
+        self._waiting: dict[Priority, list[SequenceState]] = {priority: [] for priority in Priority}
+        self._running: list[SequenceState] = []
+        self._aged: SequenceState | None = None
         self._batch_idle_steps = 0
 
     @property
@@ -76,11 +79,11 @@ class Scheduler:
         """Whether a new request of this class must be refused; batch cannot fill the other."""
         return len(self._waiting[priority]) >= self.limits.waiting_max
 
-    def enqueue(self, state: RequestState) -> None:
+    def enqueue(self, state: SequenceState) -> None:
         """Puts a request into the queue of its class, in order of arrival."""
         bisect.insort(self._waiting[state.priority], state, key=rank)
 
-    def remove(self, state: RequestState) -> None:
+    def remove(self, state: SequenceState) -> None:
         """Forgets a request that ended, wherever it was, and gives its blocks back."""
         if state in self._running:
             self._running.remove(state)
@@ -91,7 +94,11 @@ class Scheduler:
         if state is self._aged:
             self._aged = None
 
-    def plan(self) -> list[Share]:
+    def decoding(self) -> list[SequenceState]:
+        """Running sequences whose next token is drawn by the next step."""
+        return [s for s in self._running if s.uncomputed == 1 and s.answer is not None]
+
+    def plan(self, now_s: float) -> list[Share]:
         """The next step: non-empty whenever any request waits or runs."""
         preemptions_before = self.preemptions
         self._age_batch()
@@ -104,36 +111,43 @@ class Scheduler:
             if self.preemptions == preemptions_before:
                 self._admit(priority)
             members = sorted((s for s in self._running if s.priority == priority), key=rank)
-            tokens = split_budget(budget, [state.uncomputed for state in members])
-            shares += [Share(s, n) for s, n in zip(members, tokens, strict=True) if n]
+            tokens = split_budget(budget, [s.uncomputed + len(s.drafts) for s in members])
+            shares += [_share(s, n) for s, n in zip(members, tokens, strict=True) if n]
             budget -= sum(tokens)
         self._note_batch_progress(shares)
         assert shares or not (self._running or self.waiting), "work is queued, but none was planned"
         return shares
 
-    def commit(self, shares: list[Share]) -> None:
-        """Records that a planned step was computed and makes its full blocks findable.
-
-        Call it before drawn tokens are appended: their KV does not exist yet.
-        """
-        for share in shares:
-            state = share.state
-            state.computed += share.tokens
-            full_blocks = state.computed // BLOCK_TOKENS
-            if full_blocks > state.published:
-                state.extend_digests()
-                for index in range(state.published, full_blocks):
-                    self.pool.publish(state.blocks[index], state.digests[index])
-                state.published = full_blocks
+    def commit(self, state: SequenceState, computed: int) -> None:
+        """Records that the first `computed` tokens have KV; full blocks become findable."""
+        assert state.computed < computed <= len(state.token_ids)
+        state.computed = computed
+        full_blocks = computed // BLOCK_TOKENS
+        if full_blocks > state.published:
+            state.extend_digests()
+            for index in range(state.published, full_blocks):
+                self.pool.publish(state.blocks[index], state.digests[index])
+            state.published = full_blocks
 
     def _grow(self, priority: Priority) -> None:
         """Gives each running request of a class the block its newest token needs."""
         for state in sorted((s for s in self._running if s.priority == priority), key=rank):
             missing = blocks_for(len(state.token_ids)) - len(state.blocks)
-            if missing and state in self._running and self._free(missing, state):
+            if missing > 0 and state in self._running and self._free(missing, state):
                 state.blocks += self.pool.allocate(missing)
+        for state in self._running:
+            if state.drafts and state.priority == priority:
+                self._grow_for_drafts(state)
 
-    def _free(self, count: int, needy: RequestState) -> bool:
+    def _grow_for_drafts(self, state: SequenceState) -> None:
+        """Guesses are worth a free block, but nobody's place: without one they are dropped."""
+        missing = blocks_for(len(state.token_ids) + len(state.drafts)) - len(state.blocks)
+        if missing > self.pool.available:
+            state.drafts.clear()
+        elif missing > 0:
+            state.blocks += self.pool.allocate(missing)
+
+    def _free(self, count: int, needy: SequenceState) -> bool:
         """Preempts until `count` blocks are available; False if `needy` itself had to give way.
 
         Preempting one whose blocks are all shared frees nothing, so this may take several.
@@ -158,14 +172,14 @@ class Scheduler:
             return
         while queue:
             state = queue[0]
-            matched = self.pool.match(state.digests[: (len(state.token_ids) - 1) // BLOCK_TOKENS])
+            matched = self.pool.match(state.findable_digests)
             if not self._make_room(state, matched):
                 return
             self._start(queue.pop(0), matched)
 
-    def _make_room(self, state: RequestState, matched: list[int]) -> bool:
+    def _make_room(self, state: SequenceState, matched: list[int]) -> bool:
         """Whether the request fits now, after preempting batch requests if that helps it."""
-        victims: list[RequestState] = []
+        victims: list[SequenceState] = []
         yielding = (
             [s for s in self._running if s.priority is Priority.BATCH]
             if state.priority is Priority.INTERACTIVE
@@ -180,7 +194,7 @@ class Scheduler:
             self._preempt(victim)
         return True
 
-    def _fits(self, state: RequestState, matched: list[int], victims: list[RequestState]) -> bool:
+    def _fits(self, state: SequenceState, matched: list[int], victims: list[SequenceState]) -> bool:
         """Whether `state` could start once `victims` are gone, with one block to spare for each
         other running request of its class or above: each needs one within sixteen steps, and
         admitting into that room would only bring preemptions."""
@@ -193,7 +207,7 @@ class Scheduler:
         spare = sum(1 for s in self._running if s.priority <= state.priority and s not in victims)
         return blocks_for(len(state.token_ids)) - len(matched) + spare <= room
 
-    def _start(self, state: RequestState, matched: list[int]) -> None:
+    def _start(self, state: SequenceState, matched: list[int]) -> None:
         """Moves a request to running, on its prefix hits and fresh blocks for all known tokens."""
         self.pool.share(matched)
         fresh = blocks_for(len(state.token_ids)) - len(matched)
@@ -202,16 +216,19 @@ class Scheduler:
         state.published = len(matched)
         if state.cached is None:
             state.cached = state.computed
-            self.prompt_tokens += len(state.request.prompt_ids)
-            self.prompt_tokens_cached += state.cached
+            if state.leads:
+                self.prompt_tokens += len(state.prompt_ids)
+                self.prompt_tokens_cached += state.cached
         self._running.append(state)
 
-    def _preempt(self, victim: RequestState) -> None:
+    def _preempt(self, victim: SequenceState) -> None:
         """Takes a request's blocks; it waits in its place of arrival and starts over from hits."""
         self._running.remove(victim)
         self.pool.release(victim.blocks)
         victim.blocks = []
         victim.computed = 0
+        victim.published = 0
+        victim.drafts.clear()
         victim.extend_digests()
         self.preemptions += 1
         self.enqueue(victim)
@@ -243,3 +260,9 @@ class Scheduler:
             s.priority is Priority.BATCH for s in self._running
         )
         self._batch_idle_steps = self._batch_idle_steps + 1 if has_batch and not served else 0
+
+
+def _share(state: SequenceState, tokens: int) -> Share:
+    drafts = max(0, tokens - state.uncomputed)
+    del state.drafts[drafts:]
+    return Share(state, tokens, drafts, tokens - drafts == state.uncomputed)

@@ -28,6 +28,8 @@ from inference.protocol import (
     Stats,
     StatsRequest,
     Submit,
+    Trace,
+    TraceRequest,
     encode,
     read_from_client,
 )
@@ -41,6 +43,8 @@ FINISHES_UNWRITTEN_MAX = 4096
 """Past it we stop reading from a client that submits without reading its refusals."""
 CHARACTER_BYTES_MAX = 4
 TOKEN_ID_BYTES_MAX = 5
+LOGPROB_BYTES_MAX = 48
+"""An id and a float with the names that msgpack gives the fields of an object."""
 
 
 class ConnectionEvents(Protocol):
@@ -63,6 +67,9 @@ class ConnectionEvents(Protocol):
 
     def description(self) -> Description:
         """The tokenizer bundle."""
+
+    def trace(self) -> Trace:
+        """The last steps."""
 
 
 class Connection:
@@ -90,6 +97,7 @@ class Connection:
         self._refusals: list[Finish] = []
         self._stats_due = False
         self._description_due = False
+        self._trace_due = False
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -162,6 +170,9 @@ class Connection:
                 case StatsRequest():
                     self._stats_due = True
                     self._wake.set()
+                case TraceRequest():
+                    self._trace_due = True
+                    self._wake.set()
                 case Describe():
                     self._description_due = True
                     self._wake.set()
@@ -198,11 +209,14 @@ class Connection:
         await self._writer.drain()
 
     def _next_frame(self) -> FromEngine | None:
-        """What to write next. A finish waits only for the last chunk of its own request, and that
-        chunk needs no credit: there is one per request."""
+        """What to write next. A finish waits only for the last chunks of its own request, and those
+        need no credit: there is one per choice."""
         if self._stats_due:
             self._stats_due = False
             return Stats(self._events.stats())
+        if self._trace_due:
+            self._trace_due = False
+            return self._events.trace()
         if self._description_due:
             self._description_due = False
             return self._events.description()
@@ -228,12 +242,23 @@ class Connection:
         chunks: list[Chunk] = []
         filled_bytes = 0
         for request_id in request_ids:
-            chunk = self._pending.pop(request_id).take()
-            assert chunk is not None
-            chunks.append(chunk)
-            filled_bytes += len(chunk.text) * CHARACTER_BYTES_MAX
-            filled_bytes += len(chunk.token_ids) * TOKEN_ID_BYTES_MAX
-            if filled_bytes > FRAME_FILL_BYTES:
+            buffer = self._pending[request_id]
+            while filled_bytes <= FRAME_FILL_BYTES and (chunk := buffer.take()) is not None:
+                chunks.append(chunk)
+                filled_bytes += _bytes_max(chunk)
+            if buffer:
                 break
+            del self._pending[request_id]
         self._credit -= 1
         return Chunks(chunks)
+
+
+def _bytes_max(chunk: Chunk) -> int:
+    """What a chunk takes in a frame, at most."""
+    alternatives = sum(1 + len(logprob.top) for logprob in chunk.logprobs)
+    return (
+        len(chunk.text) * CHARACTER_BYTES_MAX
+        + len(chunk.token_ids) * TOKEN_ID_BYTES_MAX
+        + alternatives * LOGPROB_BYTES_MAX
+        + len(chunk.embedding)
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from inference.contracts import EngineStats, FinishReason, GenerationRequest, RefusalCode
 from inference.engine.engine import Engine, StepResult, refused
-from inference.protocol import PROTOCOL_VERSION, Description, Hello
+from inference.protocol import PROTOCOL_VERSION, Description, Hello, Trace
 from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
 from inference.server.journal import Journal, JournalError
@@ -147,6 +147,10 @@ class EngineServer:
     def stats(self) -> EngineStats:
         """ConnectionEvents: the engine's numbers with what only the server knows."""
         return replace(self._step_loop.stats(), journal_unacknowledged=len(self._deliveries))
+
+    def trace(self) -> Trace:
+        """ConnectionEvents: the engine's last steps."""
+        return Trace(self._step_loop.trace())
 
     def description(self) -> Description:
         """ConnectionEvents: the tokenizer bundle."""

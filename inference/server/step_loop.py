@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVarTuple
 
-from inference.contracts import EngineStats, Finish, FinishReason, GenerationRequest
+from inference.contracts import EngineStats, Finish, FinishReason, GenerationRequest, StepTrace
 from inference.engine.engine import Engine, StepResult
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,10 @@ class StepLoop:
         if self._outstanding:
             age_s = time.monotonic() - max(self._stepped_at_s, self._work_since_s)
         return replace(self._snapshot, step_age_s=age_s)
+
+    def trace(self) -> list[StepTrace]:
+        """The last steps, oldest first."""
+        return list(self._engine.counters.trace.copy())
 
     def _send(self, command: GenerationRequest | _Abort) -> None:
         with self._condition:

@@ -23,7 +23,13 @@ def spec(
     seed: int = 0,
     position: int = 0,
 ) -> SampleSpec:
-    return SampleSpec(temperature, top_p, top_k, seed, position)
+    return SampleSpec(
+        temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, position=position
+    )
+
+
+def draw(logits: torch.Tensor, specs: list[SampleSpec]) -> list[int]:
+    return [drawn.token_id for drawn in sample(logits.clone(), specs)]
 
 
 def kept_ids(probabilities: list[float], *, top_p: float = 1.0, top_k: int = 0) -> list[int]:
@@ -42,7 +48,7 @@ def chi_square(counts: Counter[int], probabilities: torch.Tensor) -> float:
 def test_greedy_takes_the_best_and_of_equals_the_first() -> None:
     logits = torch.tensor([[0.0, 3.0, 1.0], [2.0, 2.0, 1.0]])
 
-    assert sample(logits, [spec(0.0), spec(0.0)]) == [1, 0]
+    assert draw(logits, [spec(0.0), spec(0.0)]) == [1, 0]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -50,7 +56,7 @@ def test_frequencies_follow_the_softmax(temperature: float) -> None:
     logits = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -3.0])
     draws = 4000
 
-    drawn = sample(
+    drawn = draw(
         logits.expand(draws, -1), [spec(temperature, seed=seed) for seed in range(draws)]
     )
 
@@ -62,7 +68,7 @@ def test_frequencies_over_positions_of_one_seed_follow_the_softmax() -> None:
     logits = torch.tensor([1.0, 0.0, 0.0, -1.0])
     draws = 4000
 
-    drawn = sample(
+    drawn = draw(
         logits.expand(draws, -1), [spec(seed=7, position=position) for position in range(draws)]
     )
 
@@ -74,7 +80,7 @@ def test_frequencies_follow_what_top_p_leaves() -> None:
     logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
     draws = 3000
 
-    drawn = sample(logits.expand(draws, -1), [spec(top_p=0.6, seed=s) for s in range(draws)])
+    drawn = draw(logits.expand(draws, -1), [spec(top_p=0.6, seed=s) for s in range(draws)])
 
     assert chi_square(Counter(drawn), torch.tensor([4 / 7, 3 / 7, 0.0, 0.0])) < 15.1
     assert set(drawn) == {0, 1}
@@ -82,7 +88,7 @@ def test_frequencies_follow_what_top_p_leaves() -> None:
 
 def test_successive_draws_are_independent() -> None:
     logits = torch.zeros(4000, 2)
-    drawn = sample(logits, [spec(seed=3, position=position) for position in range(4000)])
+    drawn = draw(logits, [spec(seed=3, position=position) for position in range(4000)])
 
     pairs = Counter(2 * first + second for first, second in pairwise(drawn))
 
@@ -91,7 +97,7 @@ def test_successive_draws_are_independent() -> None:
 
 def test_neighbouring_seeds_draw_independently() -> None:
     logits = torch.zeros(4000, 2)
-    drawn = sample(logits, [spec(seed=seed) for seed in range(4000)])
+    drawn = draw(logits, [spec(seed=seed) for seed in range(4000)])
 
     pairs = Counter(2 * first + second for first, second in pairwise(drawn))
 
@@ -104,8 +110,8 @@ def test_a_draw_is_the_same_in_any_batch(seed: int, position: int, temperature: 
     logits = torch.randn(4, 200, generator=generator)
     wanted = spec(temperature, top_p=0.9, seed=seed, position=position)
 
-    [alone] = sample(logits[2:3], [wanted])
-    batch = sample(logits, [spec(0.0), spec(seed=seed + 1), wanted, spec(2.0, top_k=3, seed=5)])
+    [alone] = draw(logits[2:3], [wanted])
+    batch = draw(logits, [spec(0.0), spec(seed=seed + 1), wanted, spec(2.0, top_k=3, seed=5)])
 
     assert batch[2] == alone
 
@@ -152,7 +158,7 @@ def test_noise_is_finite_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tiny_temperature_is_greedy() -> None:
     logits = torch.tensor([[1.0, 1.0001, 0.0]])
 
-    assert sample(logits, [spec(1e-300)]) == [1]
+    assert draw(logits, [spec(1e-300)]) == [1]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +230,7 @@ def test_half_of_a_flat_distribution_is_half_of_the_tokens() -> None:
 def test_draws_come_from_the_whole_vocabulary() -> None:
     logits = torch.zeros(300, VOCABULARY)
 
-    drawn = sample(logits, [spec(seed=seed) for seed in range(300)])
+    drawn = draw(logits, [spec(seed=seed) for seed in range(300)])
 
     assert len(set(drawn)) > 290
     assert math.isclose(sum(drawn) / 300, VOCABULARY / 2, rel_tol=0.15)

@@ -37,7 +37,7 @@ class Answers:
         self._check_counts(finish.request_id, finish.counts)
 
     def text(self, request_id: str) -> str:
-        return "".join(self.pieces.get(request_id, [])) + self.finishes[request_id].text
+        return "".join(self.pieces.get(request_id, []))
 
     def _check_counts(self, request_id: str, counts: TokenCounts) -> None:
         before = self.counts.get(request_id)
@@ -112,7 +112,7 @@ def request(
 ) -> GenerationRequest:
     return GenerationRequest(
         request_id,
-        tuple(prompt),
+        (tuple(prompt),),
         SamplingParams(
             max_tokens=max_tokens,
             temperature=0.0,

@@ -8,7 +8,7 @@ the output, and `expected_output` says what it must be.
 from collections.abc import Callable, Sequence
 
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.step import SequenceStep
+from inference.engine.step import Drawn, SampleSpec, SequenceStep, StepOutput
 
 
 class StubRunner:
@@ -31,26 +31,35 @@ class StubRunner:
         self.fail_next = False
         self._kv: list[list[int]] = [[0] * BLOCK_TOKENS for _ in range(block_count)]
 
-    def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
+    def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
         if self.fail_next:
             self.fail_next = False
             raise RuntimeError("stub failure")
         self.steps.append(list(steps))
         return [self._execute_one(step) for step in steps]
 
-    def _execute_one(self, step: SequenceStep) -> int | None:
+    def _execute_one(self, step: SequenceStep) -> StepOutput:
         end = step.start + len(step.token_ids)
         for position, token_id in enumerate(step.token_ids, start=step.start):
             previous = self._read(step, position - 1) if position else 0
             block = step.block_table[position // BLOCK_TOKENS]
             self._kv[block][position % BLOCK_TOKENS] = _mix(previous, token_id)
-        if step.sample is None:
-            return None
-        forced = self.script(step.request_id, step.sample.position)
+        samples = step.samples
+        return StepOutput(
+            drawn=tuple(
+                Drawn(self._draw_after(step, end - len(samples) + index + 1, spec))
+                for index, spec in enumerate(samples)
+            ),
+            pooled=(float(sum(step.token_ids)), float(len(step.token_ids))) if step.pool else (),
+        )
+
+    def _draw_after(self, step: SequenceStep, known: int, spec: SampleSpec) -> int:
+        request_id, _, choice = step.sequence_id.rpartition("/")
+        forced = self.script(request_id, spec.position)
         if forced is not None:
             return forced
-        states = [self._read(step, position) for position in range(end)]
-        return _draw(states, self.vocab_size)
+        states = [self._read(step, position) for position in range(known)]
+        return (_draw(states, self.vocab_size) + int(choice)) % self.vocab_size
 
     def _read(self, step: SequenceStep, position: int) -> int:
         return self._kv[step.block_table[position // BLOCK_TOKENS]][position % BLOCK_TOKENS]
@@ -70,14 +79,16 @@ class ByteTokens:
         return bytes([token_id]) if token_id < 256 else b""
 
 
-def expected_output(prompt_ids: Sequence[int], count: int, vocab_size: int = 100) -> list[int]:
+def expected_output(
+    prompt_ids: Sequence[int], count: int, vocab_size: int = 100, choice: int = 0
+) -> list[int]:
     """What the stub draws for a prompt alone, with nothing cached and nothing preempted."""
     states: list[int] = []
     for token_id in prompt_ids:
         states.append(_mix(states[-1] if states else 0, token_id))
     output: list[int] = []
     for _ in range(count):
-        output.append(_draw(states, vocab_size))
+        output.append((_draw(states, vocab_size) + choice) % vocab_size)
         states.append(_mix(states[-1], output[-1]))
     return output
 

@@ -38,7 +38,10 @@ def engine(runner: Runner, bundle: Bundle, token_bytes: TokenBytes) -> Engine:
 def generate(engine: Engine, **requests: tuple[tuple[int, ...], SamplingParams, bytes]) -> Answers:
     """All of these at once, to their ends."""
     for request_id, (prompt_ids, sampling, salt) in requests.items():
-        assert engine.submit(GenerationRequest(request_id, prompt_ids, sampling, salt)) is None
+        assert (
+            engine.submit(GenerationRequest(request_id, (prompt_ids,), sampling, cache_salt=salt))
+            is None
+        )
     return run_to_end(engine)
 
 

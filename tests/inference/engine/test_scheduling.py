@@ -310,9 +310,9 @@ def test_aging_serves_one_batch_request_at_a_time() -> None:
         engine.step()
 
     busy = [
-        sum(step.request_id.startswith("b") for step in steps)
+        sum(step.sequence_id.startswith("b") for step in steps)
         for steps in runner.steps[30:]
-        if sum(step.request_id.startswith("i") for step in steps) == 3
+        if sum(step.sequence_id.startswith("i") for step in steps) == 3
     ]
     assert busy
     assert max(busy) <= 1

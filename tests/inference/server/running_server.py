@@ -13,7 +13,7 @@ from inference.contracts import Chunk, Finish, GenerationRequest, Priority, Samp
 from inference.engine.detokenizer import TokenTexts
 from inference.engine.engine import Engine
 from inference.engine.scheduler import SchedulerLimits
-from inference.engine.step import SequenceStep
+from inference.engine.step import SequenceStep, StepOutput
 from inference.server.journal import Journal
 from inference.server.server import EngineServer, ServedModel
 from tests.inference.engine.stub_runner import Letters, StubRunner
@@ -37,7 +37,7 @@ class GatedRunner(StubRunner):
         self.open = threading.Event()
         self.steps_entered = 0
 
-    def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
+    def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
         self.steps_entered += 1
         if not self.open.is_set():
             self.permits.acquire()
@@ -129,7 +129,7 @@ def request(
     """A request of plain letters."""
     return GenerationRequest(
         request_id,
-        tuple(prompt),
+        (tuple(prompt),),
         SamplingParams(max_tokens=max_tokens, temperature=0.0, stop=stop),
         priority=priority,
         stream=stream,

@@ -81,7 +81,7 @@ def test_a_finish_that_becomes_durable_while_its_owner_dies_is_passed_on_once_an
             deliveries.connection_opened(owner)
             writer.write(encode(Submit([request("r1")])))
             await until(lambda: "r1" in owner.sent)
-            deliveries.add(Finish("r1", FinishReason.LENGTH, "", counts, counts), owner)
+            deliveries.add(Finish("r1", FinishReason.LENGTH, counts, counts), owner)
             owner.close()
             running = asyncio.create_task(deliveries.run())
             await until(lambda: deliveries._deliveries["r1"].durable)

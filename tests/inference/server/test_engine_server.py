@@ -11,7 +11,7 @@ import pytest
 from inference.client.native import EngineLost
 from inference.contracts import FinishReason, RefusalCode, TokenCounts
 from inference.engine.scheduler import SchedulerLimits
-from inference.engine.step import SequenceStep
+from inference.engine.step import SequenceStep, StepOutput
 from inference.protocol import (
     CREDIT_FRAMES,
     FRAME_BYTES_MAX,
@@ -370,9 +370,9 @@ def test_a_step_that_hangs_shows_in_its_age_and_an_idle_engine_has_none(tmp_path
 
 def test_a_request_the_runner_fails_ends_and_its_neighbours_go_on(tmp_path: Path) -> None:
     class Picky(GatedRunner):
-        def execute(self, steps: Sequence[SequenceStep]) -> list[int | None]:
+        def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
             for step in steps:
-                if step.request_id == "bad" and step.sample and step.sample.position == 3:
+                if step.sequence_id == "bad/0" and any(s.position == 3 for s in step.samples):
                     raise RuntimeError("not this one")
             return super().execute(steps)
 

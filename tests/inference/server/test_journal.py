@@ -20,7 +20,7 @@ COUNTS = TokenCounts(prompt=10, cached=0, completion=3)
 
 
 def finish(request_id: str, reason: FinishReason = FinishReason.STOP) -> Finish:
-    return Finish(request_id, reason, "tail é", COUNTS, COUNTS)
+    return Finish(request_id, reason, COUNTS, COUNTS, error_message="tail é")
 
 
 def write(folder: Path, recorded: list[Finish], acknowledged: list[str]) -> Path:
