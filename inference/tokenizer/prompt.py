@@ -15,6 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from inference.tokenizer.bundle import TEMPLATE_FILE, TOKENIZER_FILE, Bundle, BundleInvalid
+from inference.tokenizer.token_texts import TokenTexts
 
 BREAK_CHARACTERS = range(0xE000, 0xF900)
 """Private-use code points tried as the break; a prompt that holds all 6,400 is refused."""
@@ -44,6 +45,7 @@ class PromptEncoder:
         self._bos_id = bundle.bos_id
         self._tokenizer = Tokenizer.from_file(str(bundle.folder / TOKENIZER_FILE))
         self._tokenizer.encode_special_tokens = True
+        self.token_texts = TokenTexts(self._tokenizer)
         special = {
             token.content: token_id
             for token_id, token in self._tokenizer.get_added_tokens_decoder().items()

@@ -14,7 +14,7 @@ class TokenBytes:
 
     def __init__(self, bundle: Bundle) -> None:
         tokenizer = Tokenizer.from_file(str(bundle.folder / TOKENIZER_FILE))
-        byte_of = _byte_of_character()
+        byte_of = byte_of_character()
         special_ids = {
             token_id
             for token_id, token in tokenizer.get_added_tokens_decoder().items()
@@ -32,7 +32,7 @@ class TokenBytes:
         return self._bytes[token_id]
 
 
-def _byte_of_character() -> dict[str, int]:
+def byte_of_character() -> dict[str, int]:
     """The inverse of the alphabet in which byte-level BPE vocabularies are spelled.
 
     Printable bytes of Latin-1 stand for themselves; the other 68 are numbered from U+0100 on.

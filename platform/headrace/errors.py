@@ -169,8 +169,7 @@ def context_length_exceeded(context_tokens_max: int, asked_tokens: int, param: s
     return ApiError(
         400,
         f"This model's maximum context length is {context_tokens_max} tokens, however you "
-        f"requested {asked_tokens} tokens. Please reduce the length of the "
-        f"{'messages' if param == 'messages' else 'messages or completion'}.",
+        f"requested {asked_tokens} tokens. Please reduce '{param}'.",
         code="context_length_exceeded",
         param=param,
     )

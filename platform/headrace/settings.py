@@ -129,6 +129,14 @@ BODIES_BYTES_MAX = _integer("HEADRACE_BODIES_BYTES_MAX", 128 * 1024 * 1024)
 JSON_DEPTH_MAX = 64
 JSON_VALUES_MAX = 1_000_000
 MESSAGES_MAX = 2048
+CHOICES_MAX = _integer("HEADRACE_CHOICES_MAX", 16)
+"""`n` of one request; each choice holds max_tokens of money and of the minute."""
+COMPLETION_PROMPTS_MAX = 128
+EMBEDDING_INPUTS_MAX = 2048
+PROMPTS_TOKENS_MAX = 300_000
+"""Token ids in one body, and tokens of all prompts of a request that has several."""
+GRAMMAR_DEPTH_MAX = 32
+"""Nesting of a JSON schema, in objects and arrays."""
 REQUESTS_LIVE_MAX = _integer("HEADRACE_REQUESTS_LIVE_MAX", 1024)
 """Requests one process carries at once; more are answered 503."""
 STREAM_KEEPALIVE_S = _integer("HEADRACE_STREAM_KEEPALIVE_S", 15)
@@ -138,6 +146,10 @@ STREAM_WRITE_TIMEOUT_S = _integer("HEADRACE_STREAM_WRITE_TIMEOUT_S", 30)
 """A client that takes no byte for this long loses its stream; what it had is charged."""
 ENGINE_SILENCE_MAX_S = _integer("HEADRACE_ENGINE_SILENCE_MAX_S", 300)
 """A request of which the engine says nothing for this long, queueing included, is given up."""
+ENGINE_QUEUE_TIMEOUT_S = _integer("HEADRACE_ENGINE_QUEUE_TIMEOUT_S", 120)
+"""An interactive request that has not started by then is answered 503, at no charge."""
+REQUEST_DEADLINE_S = _integer("HEADRACE_REQUEST_DEADLINE_S", 1800)
+"""An interactive request that is not done by then ends; what it had handed over is charged."""
 ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
 """How long an aborted request may take to report its final counts."""
 WEBSOCKET_REQUESTS_MAX = 16

@@ -46,7 +46,7 @@ def error_of(answer: httpx.Response) -> tuple[int, str | None, str | None]:
         ({"max_tokens": 0}, "invalid_value", "max_tokens"),
         ({"max_tokens": 10**6}, "context_length_exceeded", "max_tokens"),
         ({"max_tokens": 10**12}, "invalid_value", "max_tokens"),
-        ({"n": 0}, "unsupported_parameter", "n"),
+        ({"n": 0}, "invalid_value", "n"),
         ({"temperature": 3}, "invalid_value", "temperature"),
         ({"stop_token_ids": [60_000]}, "invalid_value", "stop_token_ids"),
     ],
@@ -116,7 +116,7 @@ def test_an_unknown_model_is_a_404(house: LiveHouse, acme: Tenant) -> None:
 
 def test_unknown_endpoints_and_methods_answer_in_json(house: LiveHouse, acme: Tenant) -> None:
     with house.http(acme.secret) as client:
-        unknown = client.post("/v1/embeddings", json={})
+        unknown = client.post("/v1/images", json={})
         elsewhere = client.get("/nowhere")
         wrong_method = client.get("/v1/chat/completions")
 

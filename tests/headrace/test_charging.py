@@ -19,7 +19,7 @@ DELIVERED = TokenCounts(prompt=17_111, cached=17_102, completion=12)
 
 
 def finish(reason: FinishReason, sent: TokenCounts = DELIVERED) -> Finish:
-    return Finish("ab", reason, "", COMPUTED, sent)
+    return Finish("ab", reason, COMPUTED, sent)
 
 
 def counted(counts: TokenCounts) -> UsageCounts:
@@ -60,6 +60,7 @@ def test_the_engines_counts_are_charged_when_the_fault_is_not_ours(
     ("reason", "cause"),
     [
         (FinishReason.ERROR, None),
+        (FinishReason.TIMED_OUT, None),
         (FinishReason.CANCELLED, Cause.DRAINING),
         (FinishReason.CANCELLED, Cause.TIMED_OUT),
     ],

@@ -1,49 +1,19 @@
 """Framing, chunk objects and the routing of paths: pure pieces of the wire."""
 
 import json
-from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from headrace import errors
 from headrace.gateway import sse
-from headrace.gateway.openai.chat_response import ChatFraming
 from headrace.gateway.request_ids import new_request_id, parse_request_id, public_request_id
 from headrace.gateway.token_routes import find_route, is_ours
-from inference.contracts import FinishReason, TokenCounts
-
-
-def framing(*, include_usage: bool) -> ChatFraming:
-    return ChatFraming(uuid4(), 1, "m", include_usage)
-
-
-def chunks(framing: ChatFraming) -> list[dict[str, Any]]:
-    return [framing.opening(), framing.text("x"), framing.closing(FinishReason.STOP)]
 
 
 def test_a_frame_is_one_line_and_a_blank_line() -> None:
-    frame = sse.frame({"text": "a\nb"})
+    frames = sse.frames([{"text": "a\nb"}, {}])
 
-    assert frame == b'data: {"text":"a\\nb"}\n\n'
-
-
-def test_usage_is_on_every_chunk_exactly_when_asked_for() -> None:
-    with_usage, without = framing(include_usage=True), framing(include_usage=False)
-
-    for chunk in chunks(with_usage):
-        assert chunk["usage"] is None
-    for chunk in chunks(without):
-        assert "usage" not in chunk
-    final = with_usage.usage(TokenCounts(10, 4, 3))
-    assert final["choices"] == []
-    assert final["usage"]["total_tokens"] == 13
-    assert final["usage"]["prompt_tokens_details"]["cached_tokens"] == 4
-
-
-def test_a_failure_is_never_dressed_as_a_finish() -> None:
-    with pytest.raises(AssertionError):
-        framing(include_usage=False).closing(FinishReason.ERROR)
+    assert frames == b'data: {"text":"a\\nb"}\n\ndata: {}\n\n'
 
 
 def test_every_error_has_all_four_fields() -> None:
@@ -74,7 +44,9 @@ def test_request_ids_come_back_from_their_public_form() -> None:
         ("/chat/completions", True),
         ("/v1/chat/completions/chat/completions", True),
         ("/v1/models/org/model:tag", True),
+        ("/v1/completions", True),
         ("/v1/embeddings", True),
+        ("/v1/nowhere", True),
         ("/v1/usage/requests/req_1", False),
         ("/admin/", False),
     ],

@@ -1,14 +1,14 @@
-"""May it run: price, context, minute limits and the hold, in that order.
+"""May it run: price, size, minute limits and the hold, in that order.
 
 Everything here happens before an engine sees the request. A refusal anywhere leaves nothing behind:
 no hold, no reserved tokens, no charge.
 """
 
-import asyncio
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 import billing.facade
@@ -22,19 +22,14 @@ from billing.contracts import (
 from headrace import errors
 from headrace.gateway.auth import cache_salt
 from headrace.gateway.database import DatabaseSilent, ended, in_database
-from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.measuring import Measured, measure
+from headrace.gateway.orders import Caller, Order
 from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.gateway.services import Services
 from headrace.gateway.settle import void_until_done
 from headrace.telemetry import metrics
-from inference.contracts import SEED_BITS, GenerationRequest, Priority, SamplingParams
+from inference.contracts import SEED_BITS, GenerationRequest, Priority
 from inference.protocol import Hello
-from inference.tokenizer.prompt import PromptEncoder, PromptInvalid
-
-PROMPT_CHARS_PER_TOKEN_MAX = 64
-"""Text longer than this per token of context is refused without encoding it."""
-THREADED_ENCODE_CHARS = 4_000
-"""Longer prompts are encoded in a thread: encoding takes about 1 ms per 4,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,52 +42,17 @@ class Admission:
     generation: GenerationRequest
 
 
-async def encode(encoder: PromptEncoder, order: ChatOrder, context_tokens_max: int) -> list[int]:
-    """The prompt's token ids; raises ApiError 400 for one that cannot fit or be rendered."""
-    chars = sum(len(message.content) for message in order.messages)
-    if chars > context_tokens_max * PROMPT_CHARS_PER_TOKEN_MAX:
-        metrics.LIMIT_HITS.labels("prompt_chars").inc()
-        raise errors.context_length_exceeded(
-            context_tokens_max, chars // PROMPT_CHARS_PER_TOKEN_MAX, "messages"
-        )
-    try:
-        if chars > THREADED_ENCODE_CHARS:
-            return await asyncio.to_thread(encoder.encode_chat, order.messages)
-        return encoder.encode_chat(order.messages)
-    except PromptInvalid as error:
-        raise errors.invalid(str(error), "messages") from None
-
-
-def output_tokens_max(order: ChatOrder, quote: Quote, prompt_tokens: int, context: int) -> int:
-    """The most tokens this request may generate; raises ApiError 400 when nothing fits. Pure."""
-    left = context - prompt_tokens
-    if left < 1:
-        raise errors.context_length_exceeded(context, prompt_tokens + 1, "messages")
-    if order.max_tokens is None:
-        return min(left, quote.offer.output_tokens_max)
-    if order.max_tokens > left:
-        raise errors.context_length_exceeded(
-            context, prompt_tokens + order.max_tokens, order.max_tokens_param
-        )
-    return min(order.max_tokens, quote.offer.output_tokens_max)
-
-
-async def admit(caller: Caller, order: ChatOrder, services: Services, engine: Hello) -> Admission:
+async def admit(caller: Caller, order: Order, services: Services, engine: Hello) -> Admission:
     """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
     quote = await services.quotes.quote(caller.organization_id, order.model, caller.tier)
     if quote.offer.public_id != engine.model:
         raise errors.overloaded("No engine serves this model right now; try again later.")
-    if any(token >= engine.limits.vocab_size for token in order.stop_token_ids):
-        raise errors.invalid(
-            f"'stop_token_ids' must be below the vocabulary's {engine.limits.vocab_size} entries.",
-            "stop_token_ids",
-        )
-    context = min(quote.offer.context_tokens_max, engine.limits.request_tokens_max())
-    prompt_ids = await encode(services.encoder, order, context)
-    output_max = output_tokens_max(order, quote, len(prompt_ids), context)
-    limits = await _reserve(services.limiter, caller, len(prompt_ids) + output_max)
+    measured = await measure(services.encoder, order, quote.offer, engine.limits)
+    generation = _generation(caller, order, measured)
+    tokens = measured.prompt_tokens + measured.output_tokens_max
+    limits = await _reserve(services.limiter, caller, tokens)
     try:
-        await _hold(caller, order, quote, len(prompt_ids), output_max)
+        await _hold(caller, order, quote, measured)
     except errors.ApiError:
         await release(services.limiter, caller)
         raise
@@ -101,7 +61,7 @@ async def admit(caller: Caller, order: ChatOrder, services: Services, engine: He
         # The answer may have been lost after the commit: a hold that stands is given back.
         services.spawn(_void_after(error, caller.request_id))
         raise errors.overloaded("The billing database is away; try again shortly.") from error
-    return Admission(quote, limits, _generation(caller, order, prompt_ids, output_max))
+    return Admission(quote, limits, generation)
 
 
 async def _void_after(error: Exception, request_id: UUID) -> None:
@@ -127,9 +87,7 @@ async def release(limiter: RateLimiter, caller: Caller) -> None:
         await limiter.release(caller.organization_id, caller.request_id)
 
 
-async def _hold(
-    caller: Caller, order: ChatOrder, quote: Quote, prompt_tokens: int, output_max: int
-) -> None:
+async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) -> None:
     with metrics.HOLD_SECONDS.time():
         outcomes: list[HoldOutcome] = await in_database(
             billing.facade.hold,
@@ -141,8 +99,8 @@ async def _hold(
                     key_id=caller.key_id,
                     quote=quote,
                     model_asked=order.model,
-                    prompt_tokens=prompt_tokens,
-                    output_tokens_max=output_max,
+                    prompt_tokens=measured.prompt_tokens,
+                    output_tokens_max=measured.output_tokens_max,
                 )
             ],
         )
@@ -168,24 +126,23 @@ async def _hold(
             raise errors.duplicate_request()
 
 
-def _generation(
-    caller: Caller, order: ChatOrder, prompt_ids: list[int], output_max: int
-) -> GenerationRequest:
+def _generation(caller: Caller, order: Order, measured: Measured) -> GenerationRequest:
     batch = caller.tier is ServiceTier.BATCH
+    sampling = order.sampling
+    if sampling is not None:
+        seed = sampling.seed if order.seed_asked else secrets.randbits(SEED_BITS)
+        sampling = replace(sampling, max_tokens=measured.max_tokens, seed=seed)
     return GenerationRequest(
         request_id=caller.request_id.hex,
-        prompt_ids=tuple(prompt_ids),
-        sampling=SamplingParams(
-            max_tokens=output_max,
-            temperature=order.temperature,
-            top_p=order.top_p,
-            top_k=order.top_k,
-            seed=secrets.randbits(SEED_BITS) if order.seed is None else order.seed,
-            stop=order.stop,
-            stop_token_ids=order.stop_token_ids,
-        ),
+        prompts=measured.prompts,
+        sampling=sampling,
+        choices=order.choices,
         cache_salt=cache_salt(str(caller.organization_id)),
         priority=Priority.BATCH if batch else Priority.INTERACTIVE,
+        fairness_key=caller.organization_id.bytes,
+        # Nobody waits for a bulk item, and its lease bounds how long it may take.
+        queue_timeout_s=None if batch else settings.ENGINE_QUEUE_TIMEOUT_S,
+        deadline_s=None if batch else settings.REQUEST_DEADLINE_S,
         # A bulk item has its own proof of delivery (its row); what the engine wrote must count.
         stream=order.stream or batch,
     )

@@ -23,7 +23,7 @@ from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.orders import Caller
 from headrace.gateway.runtime import GatewayRuntime
 from inference.client.native import EngineUnavailable
-from inference.contracts import FinishReason, TokenCounts
+from inference.contracts import Chunk, FinishReason, TokenCounts
 
 ENGINE_WAIT_S = 30.0
 """How long a fresh worker waits for its engine before it defers bulk work."""
@@ -145,8 +145,11 @@ async def _run_one(
     calls: Calls,
     on_answer: Callable[[BatchAnswer], bool],
 ) -> BatchCompletionResult | None:
-    async def store(text: str, counts: TokenCounts) -> bool:
-        answer = BatchAnswer(item.request_id, text, counts.prompt, counts.cached, counts.completion)
+    async def store(chunks: Sequence[Chunk], counts: TokenCounts) -> bool:
+        (chunk,) = chunks
+        answer = BatchAnswer(
+            item.request_id, chunk.text, counts.prompt, counts.cached, counts.completion
+        )
         return await _on_callers_thread(calls, lambda: on_answer(answer))
 
     caller = Caller(
@@ -158,13 +161,16 @@ async def _run_one(
         limits=None,
     )
     try:
-        completion = runtime.complete(caller, parse_chat_request(item.body), store)
+        order = parse_chat_request(item.body)
+        if order.choices != 1:  # an item stores one answer
+            raise errors.unsupported("n")
+        completion = runtime.complete(caller, order, store)
         await completion.opened()
     except errors.ApiError as error:
         return _failed(
             item, error, deferred=error.status >= 500 or await _may_fit_later(item, error)
         )
-    end = await completion.ended()
+    _, end = await completion.whole()
     if end.error is not None:
         refused = end.reason is FinishReason.REFUSED
         return _failed(item, end.error, deferred=refused and end.error.status >= 500)

@@ -36,6 +36,8 @@ OURS = frozenset(
 )
 REQUEST_TOKENS_MAX = 10**9
 REGULAR = frozenset({FinishReason.STOP, FinishReason.LENGTH})
+FAILED = frozenset({FinishReason.ERROR, FinishReason.TIMED_OUT})
+"""Ends that the engine made, for reasons that are not the client's."""
 
 
 def priced(counts: TokenCounts) -> tuple[UsageCounts, UsageSource]:
@@ -70,7 +72,7 @@ def settlement(
     `all_or_nothing` is bulk work: what did not come to its regular end is worth nothing to its
     owner and runs again.
     """
-    ours = finish.reason is FinishReason.ERROR or cause in OURS
+    ours = finish.reason in FAILED or cause in OURS
     ours = ours or (all_or_nothing and finish.reason not in REGULAR)
     reason = finish.reason.value
     if cause is not None and finish.reason is FinishReason.CANCELLED:

@@ -2,7 +2,8 @@
 
 from headrace import errors
 from headrace.gateway.charging import Cause
-from inference.contracts import Finish, RefusalCode
+from headrace.gateway.orders import Blame
+from inference.contracts import Finish, FinishReason, RefusalCode
 
 
 def cause_error(cause: Cause) -> errors.ApiError:
@@ -23,22 +24,26 @@ def cause_error(cause: Cause) -> errors.ApiError:
 
 
 def engine_error(finish: Finish | None) -> errors.ApiError:
-    """What a client is told of a request that the engine itself failed."""
+    """What a client is told of a request that the engine itself ended."""
+    if finish is not None and finish.reason is FinishReason.TIMED_OUT:
+        return errors.timed_out("The request was not done within its time.")
     if finish is not None and finish.error_code == RefusalCode.DRAINING:
         return errors.overloaded("The engine is shutting down; try again.")
     return errors.engine_failed()
 
 
-def refused_by_engine(finish: Finish) -> errors.ApiError:
+def refused_by_engine(finish: Finish, blame: Blame) -> errors.ApiError:
     """The client's error for a request that the engine would not take."""
     message = finish.error_message or "The engine refused this request."
     match finish.error_code:
-        case RefusalCode.QUEUE_FULL:
+        case RefusalCode.QUEUE_FULL | RefusalCode.QUEUE_TIMEOUT:
             return errors.overloaded("The engine is overloaded; try again shortly.")
         case RefusalCode.DRAINING:
             return errors.overloaded("The engine is shutting down; try again.")
         case RefusalCode.CONTEXT_LENGTH_EXCEEDED:
-            return errors.invalid(message, "messages", "context_length_exceeded")
+            return errors.invalid(message, blame.prompt, "context_length_exceeded")
+        case RefusalCode.INVALID_GRAMMAR:
+            return errors.invalid(message, blame.grammar)
         case RefusalCode.INVALID_REQUEST:
             return errors.invalid(message, None)
     return errors.engine_failed(message)

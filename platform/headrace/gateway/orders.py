@@ -4,30 +4,64 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from billing.contracts import ServiceTier
+from inference.contracts import SamplingParams
 from inference.tokenizer.prompt import ChatMessage
 from tenants.contracts import KeyIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class ChatOrder:
-    """A validated chat completion, before prices, limits and tokens are known.
+class Conversation:
+    """A prompt that the model's chat template writes."""
 
-    `max_tokens` None means as much as the model and the context allow. `seed` None means that one
-    is drawn. `max_tokens_param` is the field to blame when the two do not fit the context.
+    messages: tuple[ChatMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """A prompt that came as token ids, each not below 0."""
+
+    ids: tuple[int, ...]
+
+
+Prompt = Conversation | str | TokenIds
+"""A string is plain text: nothing in it is special."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Which field of the body a refusal names, where the dialect alone cannot judge."""
+
+    prompt: str
+    max_tokens: str = "max_tokens"
+    grammar: str = "response_format"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A validated request, before prices, limits and tokens are known.
+
+    `sampling` None asks for the embedding of each prompt. Its `max_tokens` is what was asked for,
+    if anything was: `max_tokens_asked` False means as much as the model and the context allow.
+    `seed_asked` False means that a seed is drawn. `dimensions` is the size of embedding asked for,
+    None for the model's own.
     """
 
     model: str
-    messages: tuple[ChatMessage, ...]
-    max_tokens: int | None = None
-    max_tokens_param: str = "max_completion_tokens"
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
+    prompts: tuple[Prompt, ...]
+    sampling: SamplingParams | None
+    blame: Blame
+    choices: int = 1
+    max_tokens_asked: bool = True
+    seed_asked: bool = False
     stream: bool = False
     include_usage: bool = False
+    dimensions: int | None = None
+    embeddings_as_base64: bool = False
+
+    @property
+    def sequences(self) -> int:
+        """Answers to compute."""
+        return len(self.prompts) * self.choices
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The one way through the house: a request from hold to settle, as a task that owns both.
 
-Dialects (SSE, socket, JSON, bulk) create a `Completion` and read pieces from it; they can cancel it
+Dialects (SSE, socket, JSON, bulk) create a `Completion` and read chunks from it; they can cancel it
 and tell it what they handed over, but never stop the task itself. So a client that vanishes at any
 point, even before the first byte, cannot leave a hold open or a generation unbilled.
 """
@@ -8,7 +8,7 @@ point, even before the first byte, cannot leave a hold open or a generation unbi
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -21,11 +21,12 @@ from headrace.gateway import charging
 from headrace.gateway.admission import Admission, admit, release
 from headrace.gateway.charging import Cause
 from headrace.gateway.endings import cause_error, engine_error, refused_by_engine
-from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.orders import Caller, Order
 from headrace.gateway.request_ids import public_request_id
 from headrace.gateway.services import Services
 from headrace.gateway.settle import settle_until_done, void_until_done
 from headrace.telemetry import metrics
+from inference.chunk_buffer import ChunkBuffer
 from inference.client.native import EngineLost, EngineStream, EngineUnavailable
 from inference.contracts import Chunk, Finish, FinishReason, TokenCounts
 
@@ -34,15 +35,7 @@ SETTLE_REPLY_WAIT_S = 5.0
 
 log = structlog.get_logger(__name__)
 
-OnAnswer = Callable[[str, TokenCounts], Awaitable[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text that the client has not seen yet, and the counts up to its end."""
-
-    text: str
-    counts: TokenCounts
+OnAnswer = Callable[[Sequence[Chunk], TokenCounts], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +52,19 @@ class End:
 
 
 class Completion:
-    """One request. Create it, `await opened()`, then read with `next_event()` up to the End.
+    """One request. Create it, `await opened()`, then read with `next_event()` up to the End, or
+    all at once with `whole()`.
 
     `delivered` is the reader's to set: the counts of what it has handed to the client's socket.
-    `on_answer`, used by bulk work, is awaited with the whole text before the charge is made; if it
-    answers False the answer counts as undelivered.
+    `on_answer`, used by bulk work, is awaited with a chunk per choice before the charge is made; if
+    it answers False the answer counts as undelivered.
     """
 
     def __init__(
         self,
         services: Services,
         caller: Caller,
-        order: ChatOrder,
+        order: Order,
         on_answer: OnAnswer | None = None,
     ) -> None:
         self.caller = caller
@@ -80,13 +74,13 @@ class Completion:
         self._services = services
         self._on_answer = on_answer
         self._arrived = time.monotonic()
+        self._started = False
         self._opened: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._stream: EngineStream | None = None
         self._silence: asyncio.Timeout | None = None
         self._settling = False
         self._writing = False
-        self._texts: list[str] = []
-        self._counts = TokenCounts()
+        self._unread = ChunkBuffer(caller.request_id.hex)
         self._end: End | None = None
         self._news = asyncio.Event()
 
@@ -96,24 +90,20 @@ class Completion:
         """Waits until the request holds its money and an engine has it; raises ApiError if not."""
         return await asyncio.shield(self._opened)
 
-    async def next_event(self) -> Piece | End:
-        """The next text, merged if the reader is slow, and at last the End."""
+    async def next_event(self) -> Chunk | End:
+        """What a choice gained, merged if the reader is slow, and at last the End."""
         while True:
-            if self._texts:
-                piece = Piece("".join(self._texts), self._counts)
-                self._texts.clear()
-                return piece
+            if (chunk := self._unread.take()) is not None:
+                return chunk
             if self._end is not None:
                 return self._end
-            self._news.clear()
-            await self._news.wait()
+            await self._more_news()
 
-    async def ended(self) -> End:
-        """Waits for the End and leaves the text to `on_answer`: instead of `next_event()`."""
+    async def whole(self) -> tuple[list[Chunk], End]:
+        """Waits for the End; with it comes one chunk per choice: instead of `next_event()`."""
         while self._end is None:
-            self._news.clear()
-            await self._news.wait()
-        return self._end
+            await self._more_news()
+        return self._take_all(), self._end
 
     def cancel(self, cause: Cause) -> None:
         """Ends the request early; what was computed until then is still settled. Idempotent."""
@@ -177,7 +167,7 @@ class Completion:
         if finish is not None and finish.reason is FinishReason.REFUSED:
             await self._give_back()
             services.engine.ack([finish.request_id])
-            self._finish(finish.reason, None, refused_by_engine(finish))
+            self._finish(finish.reason, None, refused_by_engine(finish, self.order.blame))
             return
         await self._settle(admission, finish)
 
@@ -224,11 +214,11 @@ class Completion:
         raise AssertionError("a stream ends with a finish or a loss")
 
     def _pass_on(self, event: Chunk | Finish) -> None:
-        if self.order.stream and event.counts.completion and not self._counts.completion:
+        if self.order.stream and event.counts.completion and not self._started:
+            self._started = True
             metrics.TIME_TO_FIRST_TOKEN.observe(time.monotonic() - self._arrived)
-        self._counts = event.counts
-        if event.text:
-            self._texts.append(event.text)
+        if isinstance(event, Chunk):
+            self._unread.add(event)
             self._news.set()
         if self._silence is not None and self.cause is None:
             now = asyncio.get_running_loop().time()
@@ -242,7 +232,7 @@ class Completion:
             assert self.cause is not None
             # A client that left is charged by the last counts seen; our own faults by what was
             # handed over.
-            known = self.delivered if self.cause in charging.OURS else self._counts
+            known = self.delivered if self.cause in charging.OURS else self._computed()
             if self._on_answer is not None:
                 known = TokenCounts()
             settlement = charging.settlement_of_lost(request_id, model, known, self.cause)
@@ -271,7 +261,7 @@ class Completion:
     async def _answer(self, finish: Finish) -> bool:
         if self._on_answer is None or finish.reason not in charging.REGULAR:
             return True
-        return await self._on_answer("".join(self._texts), finish.counts)
+        return await self._on_answer(self._take_all(), finish.counts)
 
     async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
         try:
@@ -309,5 +299,16 @@ class Completion:
     def _finish(
         self, reason: FinishReason, settled: Settled | None, error: errors.ApiError | None
     ) -> None:
-        self._end = End(reason, self._counts, settled, error)
+        self._end = End(reason, self._computed(), settled, error)
         self._news.set()
+
+    def _computed(self) -> TokenCounts:
+        """As the engine last told."""
+        return TokenCounts() if self._stream is None else self._stream.counts
+
+    def _take_all(self) -> list[Chunk]:
+        return list(iter(self._unread.take, None))
+
+    async def _more_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()

@@ -30,6 +30,6 @@ def parse_request_id(text: str) -> UUID | None:
         return None
 
 
-def completion_id(request_id: UUID) -> str:
-    """The id that OpenAI clients see on chat completions and their chunks."""
-    return f"chatcmpl-{request_id.hex}"
+def completion_id(request_id: UUID, prefix: str) -> str:
+    """The id that OpenAI clients see on an answer and its chunks; `prefix` is the endpoint's."""
+    return f"{prefix}-{request_id.hex}"

@@ -21,7 +21,7 @@ import tenants.facade
 from headrace import errors
 from headrace.gateway.charging import Cause
 from headrace.gateway.database import in_database
-from headrace.gateway.orders import Caller, ChatOrder
+from headrace.gateway.orders import Caller, Order
 from headrace.gateway.pipeline import Completion, OnAnswer
 from headrace.gateway.quotes import QuoteCache
 from headrace.gateway.rate_limits import RateLimiter
@@ -49,9 +49,11 @@ class GatewayRuntime:
             socket_timeout=settings.REDIS_TIMEOUT_S,
             socket_connect_timeout=settings.REDIS_TIMEOUT_S,
         )
+        encoder = PromptEncoder(bundle)
+        self.token_texts = encoder.token_texts
         self._services = Services(
             engine=self.engine,
-            encoder=PromptEncoder(bundle),
+            encoder=encoder,
             limiter=RateLimiter(self.redis),
             quotes=QuoteCache(),
             holds=set(),
@@ -91,7 +93,7 @@ class GatewayRuntime:
         await self._until_idle(grace_s)
 
     def complete(
-        self, caller: Caller, order: ChatOrder, on_answer: OnAnswer | None = None
+        self, caller: Caller, order: Order, on_answer: OnAnswer | None = None
     ) -> Completion:
         """Starts a request; raises ApiError 503 when this process takes no more."""
         if self.draining:

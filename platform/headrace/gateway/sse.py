@@ -4,6 +4,7 @@ Never sends `id:`, `retry:` or `event:` lines: OpenAI's SDKs dispatch an empty e
 comment once they have seen one, and fail to parse it.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,6 @@ HEADERS = (
 _encoder = msgspec.json.Encoder()
 
 
-def frame(payload: Any) -> bytes:
-    """One event: `payload` as one line of JSON, and the blank line that ends it."""
-    return b"data: " + _encoder.encode(payload) + b"\n\n"
+def frames(payloads: Iterable[Any]) -> bytes:
+    """Events: each payload as one line of JSON, and the blank line that ends it."""
+    return b"".join(b"data: " + _encoder.encode(payload) + b"\n\n" for payload in payloads)

@@ -11,7 +11,13 @@ import structlog
 from headrace import errors
 from headrace.gateway.http import Message, Receive, Scope, Send, send_error
 from headrace.gateway.openai import models_route
-from headrace.gateway.openai.chat_route import chat_completions
+from headrace.gateway.openai.chat_request import parse_chat_request
+from headrace.gateway.openai.chat_response import ChatFraming
+from headrace.gateway.openai.completions_request import parse_completions_request
+from headrace.gateway.openai.completions_response import CompletionsFraming
+from headrace.gateway.openai.embeddings_request import parse_embeddings_request
+from headrace.gateway.openai.embeddings_response import EmbeddingsFraming
+from headrace.gateway.openai.generation_route import GenerationRoute
 from headrace.gateway.openai.models_route import models
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.tickets import issue_ticket
@@ -20,7 +26,9 @@ log = structlog.get_logger(__name__)
 Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
 
 ROUTES: Mapping[str, tuple[str, Route]] = {
-    "/v1/chat/completions": ("POST", chat_completions),
+    "/v1/chat/completions": ("POST", GenerationRoute(parse_chat_request, ChatFraming)),
+    "/v1/completions": ("POST", GenerationRoute(parse_completions_request, CompletionsFraming)),
+    "/v1/embeddings": ("POST", GenerationRoute(parse_embeddings_request, EmbeddingsFraming)),
     "/v1/models": ("GET", models),
     "/v1/stream/tickets": ("POST", issue_ticket),
 }

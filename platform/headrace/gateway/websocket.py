@@ -25,8 +25,9 @@ from headrace.gateway import tickets
 from headrace.gateway.auth import identify_secret, secret_from_headers
 from headrace.gateway.charging import Cause
 from headrace.gateway.http import decode_json, header
+from headrace.gateway.openai.answering import Answering, Framing, Payload, usage
 from headrace.gateway.openai.chat_request import parse_chat_request
-from headrace.gateway.openai.chat_response import ChatFraming, usage
+from headrace.gateway.openai.chat_response import ChatFraming
 from headrace.gateway.orders import Caller
 from headrace.gateway.pipeline import Completion, End
 from headrace.gateway.request_ids import new_request_id, public_request_id
@@ -163,7 +164,9 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             self._keep(self._refuse(identifier, error, request_id))
             return
         self._running[identifier] = completion
-        framing = ChatFraming(request_id, int(time.time()), order.model, order.include_usage)
+        framing = ChatFraming(
+            Answering(request_id, int(time.time()), order, self.runtime.token_texts)
+        )
         self._keep(self._follow(identifier, completion, framing))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -175,7 +178,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         with contextlib.suppress(_ClientGone):
             await self._error(identifier, error, request_id)
 
-    async def _follow(self, identifier: str, completion: Completion, framing: ChatFraming) -> None:
+    async def _follow(self, identifier: str, completion: Completion, framing: Framing) -> None:
         """Sends one request's events; whatever happens to the socket, the request does not stay."""
         try:
             await self._send_events(identifier, completion, framing)
@@ -189,9 +192,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             completion.cancel(Cause.CLIENT_GONE)
             self._running.pop(identifier, None)
 
-    async def _send_events(
-        self, identifier: str, completion: Completion, framing: ChatFraming
-    ) -> None:
+    async def _send_events(self, identifier: str, completion: Completion, framing: Framing) -> None:
         await completion.opened()
         opened = False
         while True:
@@ -200,16 +201,18 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
                 await self._error(identifier, event.error, completion.caller.request_id)
                 return
             if not opened:
-                await self._send(identifier, "chunk", framing.opening())
+                await self._send_chunks(identifier, framing.opening())
                 opened = True
             if isinstance(event, End):
                 break
-            await self._send(identifier, "chunk", framing.text(event.text))
+            await self._send_chunks(identifier, framing.part(event))
             completion.delivered = event.counts
-        await self._send(identifier, "chunk", framing.closing(event.reason))
-        if framing.include_usage:
-            await self._send(identifier, "chunk", framing.usage(event.counts))
+        await self._send_chunks(identifier, framing.ending(event.counts))
         await self._send(identifier, "done", done(completion.caller.request_id, event))
+
+    async def _send_chunks(self, identifier: str, payloads: list[Payload]) -> None:
+        for payload in payloads:
+            await self._send(identifier, "chunk", payload)
 
     async def _error(self, identifier: str, error: errors.ApiError, request_id: UUID) -> None:
         data = {**error.body(), "request_id": public_request_id(request_id)}

@@ -238,3 +238,15 @@ def test_control_tokens_have_no_bytes(token_bytes: TokenBytes) -> None:
 def test_ids_outside_the_vocabulary_have_no_bytes(token_bytes: TokenBytes, token_id: int) -> None:
     with pytest.raises(IndexError):
         token_bytes.of(token_id)
+
+
+def test_a_token_is_shown_as_what_it_is(encoder: PromptEncoder, token_bytes: TokenBytes) -> None:
+    texts = encoder.token_texts
+    face = encoder.encode_text("🫠")
+
+    assert (texts.of(IM_END).text, texts.of(IM_END).data) == ("<|im_end|>", None)
+    assert texts.of(10**6).data is None
+    assert b"".join(texts.of(token_id).data or b"" for token_id in face) == "🫠".encode()
+    assert all(texts.of(token_id).text.startswith("\\x") for token_id in face)
+    for token_id in range(17, 49_152, 97):
+        assert texts.of(token_id).data == token_bytes.of(token_id)

@@ -1,104 +1,94 @@
 """OpenAI's chat completion objects, whole and in chunks. Pure.
 
-The SSE route, the WebSocket and the whole response are built from the same pieces, so they cannot
-drift apart.
+Choices of a stream are interleaved by index as they come; each is opened with its role and closed
+with an empty delta and its finish reason.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
+from headrace.gateway.openai.answering import (
+    SYSTEM_FINGERPRINT,
+    Answering,
+    Payload,
+    by_choice,
+    finish_reason,
+    usage,
+)
+from headrace.gateway.openai.logprobs import chat_logprobs
 from headrace.gateway.request_ids import completion_id
-from inference.contracts import FinishReason, TokenCounts
-
-SYSTEM_FINGERPRINT = "headrace"
+from inference.contracts import Chunk, TokenCounts
 
 
-@dataclass(frozen=True, slots=True)
 class ChatFraming:
-    """What all chunks of one answer share."""
+    """One answer of `/v1/chat/completions`, or of the socket."""
 
-    request_id: UUID
-    created: int
-    model: str
-    include_usage: bool
-
-    def opening(self) -> dict[str, Any]:
-        """The first chunk: the role, and no text yet."""
-        return self._chunk({"role": "assistant", "content": ""}, None)
-
-    def text(self, text: str) -> dict[str, Any]:
-        """A chunk that carries text."""
-        return self._chunk({"content": text}, None)
-
-    def closing(self, reason: FinishReason) -> dict[str, Any]:
-        """The last chunk of the choice: an empty delta and the finish reason."""
-        return self._chunk({}, finish_reason(reason))
-
-    def usage(self, counts: TokenCounts) -> dict[str, Any]:
-        """The usage-only chunk that `include_usage` asks for."""
-        return {**self._head(), "choices": [], "usage": usage(counts)}
-
-    def _head(self) -> dict[str, Any]:
-        return {
-            "id": completion_id(self.request_id),
-            "object": "chat.completion.chunk",
-            "created": self.created,
-            "model": self.model,
+    def __init__(self, answering: Answering) -> None:
+        order = answering.order
+        self._choices = order.choices
+        self._include_usage = order.include_usage
+        self._logprobs = order.sampling is not None and order.sampling.logprobs is not None
+        self._texts = answering.token_texts
+        self._head = {
+            "id": completion_id(answering.request_id, "chatcmpl"),
+            "created": answering.created,
+            "model": order.model,
             "system_fingerprint": SYSTEM_FINGERPRINT,
         }
 
-    def _chunk(self, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
-        chunk: dict[str, Any] = {
-            **self._head(),
-            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}],
-        }
-        if self.include_usage:
+    def opening(self) -> list[Payload]:
+        """Each choice's role, and no text yet."""
+        delta = {"role": "assistant", "content": ""}
+        return [self._chunk(choice, delta) for choice in range(self._choices)]
+
+    def part(self, chunk: Chunk) -> list[Payload]:
+        """The text of one choice, and its end."""
+        payloads = []
+        if chunk.text or chunk.logprobs:
+            delta = {"content": chunk.text}
+            payloads.append(self._chunk(chunk.choice, delta, self._logprobs_of(chunk)))
+        if chunk.finish_reason is not None:
+            payloads.append(
+                self._chunk(chunk.choice, {}, reason=finish_reason(chunk.finish_reason))
+            )
+        return payloads
+
+    def ending(self, counts: TokenCounts) -> list[Payload]:
+        """The usage-only chunk, where `include_usage` asks for it."""
+        if not self._include_usage:
+            return []
+        return [self._object("chat.completion.chunk", choices=[], usage=usage(counts))]
+
+    def whole(self, chunks: Sequence[Chunk], counts: TokenCounts) -> Payload:
+        """The unstreamed response."""
+        choices = [
+            {
+                "index": chunk.choice,
+                "message": {"role": "assistant", "content": chunk.text, "refusal": None},
+                "logprobs": self._logprobs_of(chunk),
+                "finish_reason": finish_reason(chunk.finish_reason),
+            }
+            for chunk in by_choice(chunks)
+        ]
+        return self._object(
+            "chat.completion", choices=choices, usage=usage(counts), service_tier="default"
+        )
+
+    def _logprobs_of(self, chunk: Chunk) -> Payload | None:
+        return chat_logprobs(chunk.logprobs, self._texts) if self._logprobs else None
+
+    def _chunk(
+        self,
+        index: int,
+        delta: Payload,
+        logprobs: Payload | None = None,
+        reason: str | None = None,
+    ) -> Payload:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        chunk = self._object("chat.completion.chunk", choices=[choice])
+        if self._include_usage:
             chunk["usage"] = None
         return chunk
 
-    def whole(self, text: str, reason: FinishReason, counts: TokenCounts) -> dict[str, Any]:
-        """The unstreamed response."""
-        return {
-            "id": completion_id(self.request_id),
-            "object": "chat.completion",
-            "created": self.created,
-            "model": self.model,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": finish_reason(reason),
-                }
-            ],
-            "usage": usage(counts),
-            "service_tier": "default",
-            "system_fingerprint": SYSTEM_FINGERPRINT,
-        }
-
-
-def finish_reason(reason: FinishReason) -> str:
-    """OpenAI's word for a regular end; only those reach a client as a finish."""
-    assert reason in (FinishReason.STOP, FinishReason.LENGTH), reason
-    return reason.value
-
-
-def usage(counts: TokenCounts) -> dict[str, Any]:
-    """The usage object; `prompt_tokens` includes the cached ones, as OpenAI counts."""
-    return {
-        "prompt_tokens": counts.prompt,
-        "completion_tokens": counts.completion,
-        "total_tokens": counts.prompt + counts.completion,
-        "prompt_tokens_details": {
-            "cached_tokens": counts.cached,
-            "cache_write_tokens": 0,
-            "audio_tokens": 0,
-        },
-        "completion_tokens_details": {
-            "reasoning_tokens": 0,
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
-    }
+    def _object(self, kind: str, **fields: Any) -> Payload:
+        return {**self._head, "object": kind, **fields}

@@ -1,0 +1,186 @@
+"""Endpoints that ask a model: one order, answered whole or as an SSE stream.
+
+Chat, plain completions and embeddings differ only in how they read a body and write an answer. The
+client's disconnect is raced against the engine, so that a closed socket stops the computing within
+a step. Reads from a `Completion`; money is none of its business.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.conf import settings
+from structlog.contextvars import bind_contextvars
+
+from headrace import errors
+from headrace.gateway import sse
+from headrace.gateway.auth import identify
+from headrace.gateway.charging import Cause
+from headrace.gateway.http import (
+    ClientGone,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    encode_headers,
+    header,
+    read_json,
+    send_error,
+    send_json,
+    send_part,
+    start_response,
+    wait_for_disconnect,
+)
+from headrace.gateway.openai.answering import Answering, Framing
+from headrace.gateway.orders import Caller, Order
+from headrace.gateway.pipeline import Completion, End
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+from inference.contracts import Chunk
+
+Result = TypeVar("Result")
+RETRY_COUNT_CHARS_MAX = 8
+"""The SDK's count of its own retries is logged; more than a number is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRoute:
+    """One endpoint: how its bodies are read, and how its answers are written.
+
+    Every answer, errors included, carries `x-request-id`.
+    """
+
+    parse: Callable[[Any], Order]
+    framing: Callable[[Answering], Framing]
+
+    async def __call__(
+        self, runtime: GatewayRuntime, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answers one request."""
+        arrived = time.monotonic()
+        request_id = new_request_id()
+        if (retries := header(scope, b"x-stainless-retry-count")) is not None:
+            bind_contextvars(retry_count=retries[:RETRY_COUNT_CHARS_MAX])
+        headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
+        try:
+            identity = await identify(scope)
+            if header(scope, b"idempotency-key") is not None:
+                # Ignoring it would charge a retry twice while its sender believes otherwise.
+                raise errors.unsupported("Idempotency-Key")
+            order = self.parse(await read_json(receive))
+            completion = runtime.complete(Caller.interactive(identity, request_id), order)
+            framing = self.framing(
+                Answering(request_id, int(time.time()), order, runtime.token_texts)
+            )
+            await _answer(completion, framing, receive, send, headers, arrived)
+        except errors.ApiError as error:
+            await send_error(send, error, headers)
+        except ClientGone:
+            return
+
+
+async def _answer(
+    completion: Completion,
+    framing: Framing,
+    receive: Receive,
+    send: Send,
+    headers: dict[str, str],
+    arrived: float,
+) -> None:
+    listener = asyncio.ensure_future(wait_for_disconnect(receive))
+    try:
+        admission = await _unless_gone(listener, completion.opened())
+        if admission.limits is not None:
+            headers |= admission.limits.headers()
+        if completion.order.stream:
+            await _stream(completion, framing, listener, send, headers)
+        else:
+            chunks, end = await _unless_gone(listener, completion.whole())
+            if end.error is not None:
+                raise end.error
+            headers["openai-processing-ms"] = str(int((time.monotonic() - arrived) * 1000))
+            await send_json(send, 200, framing.whole(chunks, end.counts), encode_headers(headers))
+    finally:
+        listener.cancel()
+        # However this ended, nobody reads any more; without effect on a request that is over.
+        completion.cancel(Cause.CLIENT_GONE)
+
+
+async def _unless_gone(listener: "asyncio.Future[None]", work: Awaitable[Result]) -> Result:
+    task = asyncio.ensure_future(work)
+    both: set[asyncio.Future[Any]] = {listener, task}  # two result types in one wait
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        task.cancel()
+
+
+async def _stream(
+    completion: Completion,
+    framing: Framing,
+    listener: "asyncio.Future[None]",
+    send: Send,
+    headers: dict[str, str],
+) -> None:
+    """Sends headers with the first news of the engine, so that early failures keep their status."""
+    started = False
+
+    async def start(head: list[Header]) -> None:
+        nonlocal started
+        if not started:
+            started = True
+            await start_response(send, 200, [*sse.HEADERS, *head])
+            if opening := framing.opening():
+                await send_part(send, sse.frames(opening))
+
+    async for event in _with_keepalives(completion, listener):
+        if isinstance(event, End):
+            if event.error is not None and not started:
+                raise event.error
+            await start(encode_headers(headers))
+            # Never a made-up finish, and no [DONE] after a failure: the SDK raises on the object.
+            ending = (
+                sse.frames(framing.ending(event.counts)) + sse.DONE
+                if event.error is None
+                else sse.frames([event.error.body()])
+            )
+            await send_part(send, ending, last=True)
+            return
+        await start(encode_headers(headers))
+        if event is None:
+            await send_part(send, sse.KEEPALIVE)
+        else:
+            if payloads := framing.part(event):
+                await send_part(send, sse.frames(payloads))
+            completion.delivered = event.counts
+
+
+async def _with_keepalives(
+    completion: Completion, listener: "asyncio.Future[None]"
+) -> AsyncIterator[Chunk | End | None]:
+    """The completion's events, and None where a keep-alive is due; ends after the End."""
+    while True:
+        upcoming = asyncio.ensure_future(completion.next_event())
+        both: set[asyncio.Future[Any]] = {listener, upcoming}  # two result types in one wait
+        try:
+            while not upcoming.done():
+                await asyncio.wait(
+                    both,
+                    timeout=settings.STREAM_KEEPALIVE_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if listener.done():
+                    raise ClientGone
+                if not upcoming.done():
+                    yield None
+            event = upcoming.result()
+        finally:
+            upcoming.cancel()
+        yield event
+        if isinstance(event, End):
+            return

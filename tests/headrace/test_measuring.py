@@ -1,0 +1,97 @@
+"""How many tokens a request is and may become: counted once a prompt, bounded by the context."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from billing.contracts import Offer
+from headrace.errors import ApiError
+from headrace.gateway.measuring import Measured, measure
+from headrace.gateway.orders import Blame, Order, TokenIds
+from inference.contracts import ModelLimits, SamplingParams
+from inference.tokenizer.bundle import load_bundle
+from inference.tokenizer.prompt import PromptEncoder
+
+LIMITS = ModelLimits(
+    context_tokens_max=100, pool_tokens=1000, vocab_size=49152, embedding_dimensions=576
+)
+OFFER = Offer(uuid4(), "m", "M", "o", 100, 40, datetime.now(UTC))
+
+
+@pytest.fixture(scope="module")
+def encoder(bundle_folder: Path) -> PromptEncoder:
+    return PromptEncoder(load_bundle(bundle_folder))
+
+
+def an_order(*prompts: Any, **fields: Any) -> Order:
+    sampling = SamplingParams(
+        fields.pop("max_tokens", 10),
+        min_tokens=fields.pop("min_tokens", 0),
+        logit_bias=fields.pop("logit_bias", ()),
+    )
+    order = Order("m", prompts, sampling, Blame("prompt"))
+    return replace(order, **fields)
+
+
+def measured(encoder: PromptEncoder, order: Order) -> Measured:
+    return asyncio.run(measure(encoder, order, OFFER, LIMITS))
+
+
+def test_prompts_count_once_and_outputs_for_every_choice(encoder: PromptEncoder) -> None:
+    order = an_order(TokenIds((5,) * 7), TokenIds((6,) * 5), choices=3)
+
+    assert measured(encoder, order) == Measured(((5,) * 7, (6,) * 5), 12, 10, 60)
+
+
+def test_an_embedding_has_no_output_and_may_fill_the_context(encoder: PromptEncoder) -> None:
+    order = an_order(TokenIds((5,) * 100), sampling=None, dimensions=576)
+
+    assert measured(encoder, order) == Measured(((5,) * 100,), 100, 0, 0)
+
+
+def test_no_limit_asked_means_what_context_and_offer_leave(encoder: PromptEncoder) -> None:
+    for length, expected in ((90, 10), (5, 40)):
+        order = an_order(TokenIds((5,) * length), max_tokens=2**31 - 1, max_tokens_asked=False)
+
+        assert measured(encoder, order).max_tokens == expected
+
+
+@pytest.mark.parametrize(
+    ("order", "param"),
+    [
+        (an_order(TokenIds((5,) * 100)), "prompt"),
+        (an_order(TokenIds((5,)), TokenIds((5,) * 91)), "max_tokens"),
+        (an_order(TokenIds((5,) * 101), sampling=None), "prompt"),
+        (an_order("a" * 7000), "prompt"),
+        (an_order(TokenIds((49152,))), "prompt"),
+        (an_order("a", logit_bias=((49152, 1.0),)), "logit_bias"),
+        (an_order("a", min_tokens=41, max_tokens=50), "min_tokens"),
+        (an_order("a", sampling=None, dimensions=512), "dimensions"),
+        (an_order(TokenIds(())), "prompt"),
+        (an_order("a", "\ud800"), "prompt"),
+    ],
+)
+def test_what_does_not_fit_is_a_400_that_names_the_field(
+    encoder: PromptEncoder, order: Order, param: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        measured(encoder, order)
+
+    assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def test_all_prompts_together_have_a_limit(
+    encoder: PromptEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django.conf.settings.PROMPTS_TOKENS_MAX", 15)
+    several, single = an_order(TokenIds((5,) * 15), TokenIds((5,))), an_order(TokenIds((5,) * 16))
+
+    with pytest.raises(ApiError) as caught:
+        measured(encoder, several)
+    assert caught.value.param == "prompt"
+    assert measured(encoder, single).prompt_tokens == 16
