@@ -29,8 +29,9 @@ async def health(runtime: GatewayRuntime, path: str, send: Send) -> None:
         status = 503 if reasons else 200
         await send_json(send, status, {"ready": not reasons, "reasons": reasons})
     else:
-        metrics.ENGINE.model = runtime.model
-        metrics.ENGINE.stats = await _engine_stats(runtime)
+        stats = await _engine_stats(runtime)
+        hello = runtime.engine.hello
+        metrics.ENGINE.show(runtime.model, hello.engine_id if hello else "", stats)
         body = metrics.render()
         await start_response(send, 200, [(b"content-type", b"text/plain; version=0.0.4")])
         await send({"type": "http.response.body", "body": body})

@@ -3,12 +3,22 @@
 No metric carries a tenant label: /metrics must not tell one tenant about another.
 """
 
+import itertools
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-from inference.contracts import EngineStats
+from inference import contracts
+from inference.contracts import BLOCK_TOKENS, EngineStats
 
 REGISTRY = CollectorRegistry()
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -43,44 +53,66 @@ LIMIT_HITS = Counter("headrace_limit_hits", "Named limits met", ["limit"], regis
 
 
 class EngineCollector(Collector):
-    """Mirrors the last engine snapshot under vLLM's metric names."""
+    """Mirrors the last engine snapshot under vLLM's metric names, label names and units."""
 
     def __init__(self) -> None:
-        self.model = ""
-        self.stats: EngineStats | None = None
+        self._labels = {"model_name": "", "engine": ""}
+        self._stats: EngineStats | None = None
 
-    def collect(self) -> "list[GaugeMetricFamily | CounterMetricFamily]":
-        """Prometheus families of the last snapshot; none before the first."""
-        stats = self.stats
+    def show(self, model: str, engine: str, stats: EngineStats | None) -> None:
+        """Takes the snapshot that the next exposition shows; None for an engine that is away."""
+        self._labels = {"model_name": model, "engine": engine}
+        self._stats = stats
+
+    def collect(self) -> list[Metric]:
+        """Prometheus families of the snapshot; none without one."""
+        stats = self._stats
         if stats is None:
             return []
         used = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
-        families: list[GaugeMetricFamily | CounterMetricFamily] = []
-        for name, value in (
-            ("vllm:num_requests_running", float(stats.running)),
-            ("vllm:num_requests_waiting", float(stats.waiting)),
-            ("vllm:kv_cache_usage_perc", used),
-            ("headrace_engine_journal_unacknowledged", float(stats.journal_unacknowledged)),
-        ):
-            gauge = GaugeMetricFamily(name, name, labels=["model_name"])
-            gauge.add_metric([self.model], value)
-            families.append(gauge)
-        for name, count in (
-            ("vllm:prompt_tokens", stats.prompt_tokens),
-            ("vllm:prompt_tokens_cached", stats.prompt_tokens_cached),
-            ("vllm:generation_tokens", stats.generation_tokens),
-            ("vllm:num_preemptions", stats.preemptions),
-        ):
-            counter = CounterMetricFamily(name, name, labels=["model_name"])
-            counter.add_metric([self.model], count)
-            families.append(counter)
+        cache = {"block_size": str(BLOCK_TOKENS), "num_gpu_blocks": str(stats.blocks_total)}
+        families: list[Metric] = [
+            self._gauge("vllm:num_requests_running", stats.running),
+            self._gauge("vllm:num_requests_waiting", stats.waiting),
+            self._gauge("vllm:kv_cache_usage_perc", used),
+            self._gauge("vllm:cache_config_info", 1, cache),
+            self._gauge("headrace_engine_journal_unacknowledged", stats.journal_unacknowledged),
+            self._counter("vllm:prompt_tokens", stats.prompt_tokens),
+            self._counter("vllm:prompt_tokens_cached", stats.prompt_tokens_cached),
+            self._counter("vllm:prefix_cache_queries", stats.prompt_tokens),
+            self._counter("vllm:prefix_cache_hits", stats.prompt_tokens_cached),
+            self._counter("vllm:generation_tokens", stats.generation_tokens),
+            self._counter("vllm:num_preemptions", stats.preemptions),
+            self._counter("vllm:spec_decode_num_draft_tokens", stats.drafted_tokens),
+            self._counter("vllm:spec_decode_num_accepted_tokens", stats.accepted_tokens),
+        ]
         finished = CounterMetricFamily(
-            "vllm:request_success", "Finished requests", labels=["model_name", "finished_reason"]
+            "vllm:request_success", "Finished requests", labels=[*self._labels, "finished_reason"]
         )
         for reason, count in stats.finished.items():
-            finished.add_metric([self.model, reason], count)
+            finished.add_metric([*self._labels.values(), reason], count)
         families.append(finished)
+        families += [self._histogram(name, each) for name, each in stats.histograms.items()]
         return families
+
+    def _gauge(self, name: str, value: float, extra: Mapping[str, str] | None = None) -> Metric:
+        labels = self._labels | dict(extra or {})
+        family = GaugeMetricFamily(name, name, labels=list(labels))
+        family.add_metric(list(labels.values()), value)
+        return family
+
+    def _counter(self, name: str, value: int) -> Metric:
+        family = CounterMetricFamily(name, name, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), value)
+        return family
+
+    def _histogram(self, name: str, histogram: contracts.Histogram) -> Metric:
+        """Prometheus counts each observation under every bound that it does not exceed."""
+        family = HistogramMetricFamily(f"vllm:{name}", name, labels=list(self._labels))
+        bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+        buckets = zip(bounds, itertools.accumulate(histogram.counts), strict=True)
+        family.add_metric(list(self._labels.values()), list(buckets), histogram.total)
+        return family
 
 
 ENGINE = EngineCollector()
