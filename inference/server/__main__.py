@@ -17,6 +17,7 @@ from pathlib import Path
 
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.engine import Engine
+from inference.engine.llguidance_grammars import LlguidanceGrammars
 from inference.engine.scheduler import SchedulerLimits
 from inference.engine.step import Runner, SequenceStep
 from inference.server.journal import Journal, JournalError
@@ -121,6 +122,7 @@ def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Schedule
         stop_ids=bundle.stop_ids,
         limits=limits,
         clock=time.monotonic,
+        grammars=LlguidanceGrammars(bundle),
     )
     context_tokens = engine.limits.request_tokens_max()
     logger.info(

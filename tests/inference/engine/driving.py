@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from inference.contracts import Finish, GenerationRequest, Priority, SamplingParams, TokenCounts
 from inference.engine.detokenizer import TokenTexts
 from inference.engine.engine import Engine, StepResult
+from inference.engine.grammar import Grammars
 from inference.engine.scheduler import SchedulerLimits
+from inference.engine.speculation import Drafter
 from inference.engine.step import Runner
 from tests.inference.engine.stub_runner import Letters
 
@@ -66,6 +68,8 @@ def make_engine(
     texts: TokenTexts | None = None,
     stop_ids: Sequence[int] = (),
     clock: Callable[[], float] | None = None,
+    grammars: Grammars | None = None,
+    drafter: Drafter | None = None,
 ) -> Engine:
     return Engine(
         runner,
@@ -73,6 +77,8 @@ def make_engine(
         stop_ids=stop_ids,
         limits=limits or SchedulerLimits(),
         clock=clock or Clock(),
+        grammars=grammars,
+        drafter=drafter,
     )
 
 
