@@ -1,14 +1,18 @@
-"""Why an engine would refuse a request at its door. Pure: values in, a code and a message out.
+"""Why an engine would refuse a request at its door: a code and a message.
 
-What is refused here was never queued, so nothing is computed and nothing may be charged.
+What is refused here was never queued, so nothing is computed and nothing may be charged. Used by
+the engine.
 """
 
 from inference.contracts import GenerationRequest, ModelLimits, RefusalCode
+from inference.engine.grammar import GrammarInvalid, Grammars, new_matcher
 
 Refusal = tuple[RefusalCode, str]
 
 
-def refusal_of(request: GenerationRequest, limits: ModelLimits) -> Refusal | None:
+def refusal_of(
+    request: GenerationRequest, limits: ModelLimits, grammars: Grammars | None
+) -> Refusal | None:
     """None for a request that this model can compute alone."""
     vocab_size = limits.vocab_size
     output_tokens = 0 if request.sampling is None else request.sampling.max_tokens
@@ -31,4 +35,9 @@ def refusal_of(request: GenerationRequest, limits: ModelLimits) -> Refusal | Non
     for name, token_ids in named.items():
         if any(not 0 <= token_id < vocab_size for token_id in token_ids):
             return RefusalCode.INVALID_REQUEST, f"a {name} id is outside 0 .. {vocab_size - 1}"
+    try:
+        # Compiled here, and found again by each of its sequences.
+        new_matcher(request.sampling.grammar, grammars)
+    except GrammarInvalid as error:
+        return RefusalCode.INVALID_GRAMMAR, str(error)
     return None

@@ -42,7 +42,9 @@ class Answer:
         piece = self._detokenizer.push(drawn.token_id)
         self._made_chars += len(piece)
         if drawn.logprob is not None:
-            self._held.append((self._made_chars, drawn.logprob))
+            # A part of a character is shown when the character is.
+            ends_at = self._made_chars + self._detokenizer.within_character
+            self._held.append((ends_at, drawn.logprob))
         # What the first `min_tokens` tokens say is never part of a stop string.
         return self._show(piece, may_stop=self._tokens > self._min_tokens)
 

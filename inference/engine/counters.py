@@ -6,9 +6,9 @@ engine feeds it, `stats` frames carry it to whoever serves metrics.
 
 import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from inference.contracts import FinishReason, Histogram, StepTrace, Timings
+from inference.contracts import FinishReason, Histogram, Priority, StepTrace, Timings
 
 TRACE_STEPS_MAX = 2048
 """Steps that the trace keeps: some minutes of a busy CPU engine, half a minute of a GPU's."""
@@ -60,11 +60,34 @@ class EngineCounters:
         """Adds `count` equal observations to the histogram of that name (a key of BOUNDS)."""
         self._observations[name].add(value, count)
 
-    def step(self, trace: StepTrace) -> None:
-        """Takes note of a step that was computed."""
+    def step(
+        self,
+        *,
+        began_s: float,
+        ended_s: float,
+        shares: Iterable[tuple[Priority, int]],
+        running: int,
+        waiting: int,
+        preempted: int,
+    ) -> None:
+        """Takes note of a step that was computed; `shares` are its tokens by class."""
+        tokens = dict.fromkeys(Priority, 0)
+        for priority, count in shares:
+            tokens[priority] += count
         self.steps += 1
-        self.trace.append(trace)
-        self.observe("iteration_tokens_total", trace.interactive_tokens + trace.batch_tokens)
+        self.trace.append(
+            StepTrace(
+                step=self.steps,
+                ended_at_s=ended_s,
+                duration_ms=(ended_s - began_s) * 1000,
+                running=running,
+                waiting=waiting,
+                interactive_tokens=tokens[Priority.INTERACTIVE],
+                batch_tokens=tokens[Priority.BATCH],
+                preempted=preempted,
+            )
+        )
+        self.observe("iteration_tokens_total", sum(tokens.values()))
 
     def request_ended(self, reason: FinishReason, timings: Timings) -> None:
         """Takes note of a request's one finish; times count for answers that came to their end."""

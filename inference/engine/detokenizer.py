@@ -27,6 +27,11 @@ class Detokenizer:
         self._texts = texts
         self._decoder = _Utf8Decoder(errors="replace")
 
+    @property
+    def within_character(self) -> bool:
+        """Whether the last token left a character unfinished."""
+        return bool(self._decoder.getstate()[0])
+
     def push(self, token_id: int) -> str:
         """The text that became certain with this token; maybe empty."""
         return self._decoder.decode(self._texts.of(token_id))

@@ -17,10 +17,7 @@ from inference.contracts import (
     FinishReason,
     GenerationRequest,
     ModelLimits,
-    Priority,
     RefusalCode,
-    StepTrace,
-    TokenCounts,
 )
 from inference.engine.admission import Refusal, refusal_of
 from inference.engine.answer import Answer
@@ -29,9 +26,9 @@ from inference.engine.counters import EngineCounters
 from inference.engine.deadlines import Deadlines
 from inference.engine.detokenizer import TokenTexts
 from inference.engine.drawing import check_outputs, sequence_step
-from inference.engine.grammar import GrammarInvalid, Grammars
+from inference.engine.grammar import Grammars, new_matcher
 from inference.engine.progress import embedding_bytes, take_drawn, take_pooled
-from inference.engine.request import RequestState
+from inference.engine.request import RequestState, refused
 from inference.engine.scheduler import Scheduler, SchedulerLimits, Share
 from inference.engine.sequence import SequenceState, new_sequence
 from inference.engine.speculation import Drafter
@@ -137,7 +134,14 @@ class Engine:
             # A request that failed in this step is over for all of its sequences.
             if share.state.request.request_id in self._requests:
                 self._take(share, output, chunks, finishes)
-        self._trace(shares, began_s, preempted=self._scheduler.preemptions - preemptions)
+        self.counters.step(
+            began_s=began_s,
+            ended_s=self._clock(),
+            shares=[(share.state.request.priority, share.tokens) for share in shares],
+            running=self._scheduler.running,
+            waiting=self._scheduler.waiting,
+            preempted=self._scheduler.preemptions - preemptions,
+        )
         return StepResult(tuple(chunks), tuple(finishes))
 
     def stats(self) -> EngineStats:
@@ -171,24 +175,9 @@ class Engine:
     def _refusal(self, request: GenerationRequest) -> Refusal | None:
         if request.request_id in self._requests:
             return RefusalCode.DUPLICATE_REQUEST_ID, f"{request.request_id} is in progress"
-        refusal = refusal_of(request, self.limits)
-        if refusal is not None:
-            return refusal
         if self._scheduler.queue_is_full(request.priority):
             return RefusalCode.QUEUE_FULL, "too many requests are waiting"
-        if request.sampling is None or request.sampling.grammar is None:
-            return None
-        try:
-            # Compiled here, and again from the cache for each of its sequences.
-            self._grammars_or_refuse().matcher(request.sampling.grammar)
-        except GrammarInvalid as error:
-            return RefusalCode.INVALID_GRAMMAR, str(error)
-        return None
-
-    def _grammars_or_refuse(self) -> Grammars:
-        if self._grammars is None:
-            raise GrammarInvalid("this engine takes no grammars")
-        return self._grammars
+        return refusal_of(request, self.limits, self._grammars)
 
     def _feed(self, request: RequestState) -> None:
         """Queues as many of a request's sequences as may be now."""
@@ -201,7 +190,7 @@ class Engine:
                 arrival=request.arrival,
                 cache_key=self._runner.cache_key,
                 answer=None if sampling is None else Answer(self._texts, sampling),
-                matcher=None if grammar is None else self._grammars_or_refuse().matcher(grammar),
+                matcher=new_matcher(grammar, self._grammars),
                 now_s=self._clock(),
             )
             request.live[choice] = state
@@ -336,22 +325,6 @@ class Engine:
             self.counters.observe("inter_token_latency_seconds", between_s, tokens)
         state.last_token_at_s = now_s
 
-    def _trace(self, shares: list[Share], began_s: float, *, preempted: int) -> None:
-        now_s = self._clock()
-        batch = sum(s.tokens for s in shares if s.state.request.priority is Priority.BATCH)
-        self.counters.step(
-            StepTrace(
-                step=self.counters.steps + 1,
-                ended_at_s=now_s,
-                duration_ms=(now_s - began_s) * 1000,
-                running=self._scheduler.running,
-                waiting=self._scheduler.waiting,
-                interactive_tokens=sum(share.tokens for share in shares) - batch,
-                batch_tokens=batch,
-                preempted=preempted,
-            )
-        )
-
     def _end_sequence(self, request: RequestState, state: SequenceState) -> None:
         del request.live[state.choice]
         self._scheduler.remove(state)
@@ -370,26 +343,8 @@ class Engine:
         del self._requests[request.request.request_id]
         for state in list(request.live.values()):
             self._end_sequence(request, state)
-        timings = request.timings(self._clock())
-        self.counters.request_ended(reason, timings)
-        return Finish(
-            request_id=request.request.request_id,
-            reason=reason,
-            counts=request.counts,
-            sent=request.counts if request.request.stream else TokenCounts(),
-            timings=timings,
-            error_code=error_code,
-            error_message=error_message,
+        finish = request.finish(
+            reason, self._clock(), error_code=error_code, error_message=error_message
         )
-
-
-def refused(request_id: str, code: RefusalCode, message: str) -> Finish:
-    """The finish of a request that was never admitted."""
-    return Finish(
-        request_id=request_id,
-        reason=FinishReason.REFUSED,
-        counts=TokenCounts(),
-        sent=TokenCounts(),
-        error_code=code,
-        error_message=message,
-    )
+        self.counters.request_ended(reason, finish.timings)
+        return finish

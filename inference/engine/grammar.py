@@ -37,3 +37,12 @@ class Grammars(Protocol):
     def matcher(self, grammar: Grammar) -> GrammarMatcher:
         """A matcher at its beginning. Raises GrammarInvalid."""
         ...
+
+
+def new_matcher(grammar: Grammar | None, grammars: Grammars | None) -> GrammarMatcher | None:
+    """The matcher of a new answer, None for a free one. Raises GrammarInvalid."""
+    if grammar is None:
+        return None
+    if grammars is None:
+        raise GrammarInvalid("this engine takes no grammars")
+    return grammars.matcher(grammar)

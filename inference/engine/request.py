@@ -8,7 +8,14 @@ sequences only.
 from collections import deque
 from dataclasses import dataclass, field
 
-from inference.contracts import FinishReason, GenerationRequest, Timings, TokenCounts
+from inference.contracts import (
+    Finish,
+    FinishReason,
+    GenerationRequest,
+    RefusalCode,
+    Timings,
+    TokenCounts,
+)
 from inference.engine.sequence import SequenceState
 
 SEQUENCES_LIVE_MAX = 64
@@ -70,8 +77,26 @@ class RequestState:
         if state.leads:
             self._followers.extend(range(state.choice + 1, state.choice + self.request.choices))
 
-    def timings(self, now_s: float) -> Timings:
-        """Where the time went, had the request ended now."""
+    def finish(
+        self,
+        reason: FinishReason,
+        now_s: float,
+        *,
+        error_code: str | None = None,
+        error_message: str | None = None,
+    ) -> Finish:
+        """What is said of the request when it ends now."""
+        return Finish(
+            request_id=self.request.request_id,
+            reason=reason,
+            counts=self.counts,
+            sent=self.counts if self.request.stream else TokenCounts(),
+            timings=self._timings(now_s),
+            error_code=error_code,
+            error_message=error_message,
+        )
+
+    def _timings(self, now_s: float) -> Timings:
         scheduled_at_s = self.scheduled_at_s if self.scheduled_at_s is not None else now_s
         first_token_at_s = self.first_token_at_s if self.first_token_at_s is not None else now_s
         return Timings(
@@ -79,3 +104,15 @@ class RequestState:
             prefill_ms=round((first_token_at_s - scheduled_at_s) * 1000),
             decode_ms=round((now_s - first_token_at_s) * 1000),
         )
+
+
+def refused(request_id: str, code: RefusalCode, message: str) -> Finish:
+    """The finish of a request that was never admitted."""
+    return Finish(
+        request_id=request_id,
+        reason=FinishReason.REFUSED,
+        counts=TokenCounts(),
+        sent=TokenCounts(),
+        error_code=code,
+        error_message=message,
+    )

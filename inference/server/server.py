@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference.contracts import EngineStats, FinishReason, GenerationRequest, RefusalCode
-from inference.engine.engine import Engine, StepResult, refused
+from inference.engine.engine import Engine, StepResult
+from inference.engine.request import refused
 from inference.protocol import PROTOCOL_VERSION, Description, Hello, Trace
 from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
