@@ -23,6 +23,7 @@ from inference.engine.step import Runner, SequenceStep
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
 from inference.server.server import EngineServer, EngineStuck, ServedModel
+from inference.server.speculating import add_speculation_options, load_drafter
 from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
 from inference.tokenizer.token_bytes import TokenBytes
 from inference.weights.checkpoint import CheckpointInvalid
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a step is not interrupted: an abort waits for its end, which a full step of 256 "
         "prompt tokens reaches after about 0.8 s on one core",
     )
+    add_speculation_options(parser)
     parser.add_argument("--drain-s", type=float, default=20.0, help="grace after SIGTERM")
     return parser
 
@@ -123,6 +125,7 @@ def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Schedule
         limits=limits,
         clock=time.monotonic,
         grammars=LlguidanceGrammars(bundle),
+        drafter=load_drafter(arguments, bundle, runner),
     )
     context_tokens = engine.limits.request_tokens_max()
     logger.info(
@@ -149,7 +152,7 @@ def _warm_up(runner: Runner) -> None:
     """Computes one block for nobody: the first pass over the weights pages them in, which took
     the first request a second. What it leaves in the block is never found: it has no hash."""
     tokens = tuple(range(BLOCK_TOKENS))
-    runner.execute([SequenceStep("warm-up", tokens, 0, (0,), None)])
+    runner.execute([SequenceStep("warm-up", tokens, 0, (0,))])
 
 
 async def _run(
