@@ -39,6 +39,13 @@ class ModelConfig:
     norm_epsilon: float
     rope_scaling: RopeScaling | None = None
 
+    def __post_init__(self) -> None:
+        """Raises CheckpointInvalid for heads that cannot be computed."""
+        if min(self.heads, self.kv_heads) < 1 or self.heads % self.kv_heads:
+            raise CheckpointInvalid(f"{self.heads} heads do not share {self.kv_heads} KV heads")
+        if self.head_size < 2 or self.head_size % 2:
+            raise CheckpointInvalid(f"heads of {self.head_size} do not divide into rotary pairs")
+
 
 class Checkpoint(Protocol):
     """Tensors by name, read one at a time so that no second copy of the model is ever held."""

@@ -6,6 +6,9 @@ weights fill these in, `inference.models.rotary_embedding` computes with them. T
 
 from dataclasses import dataclass
 
+YARN_BETA_FAST = 32.0
+YARN_BETA_SLOW = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class LinearScaling:
@@ -35,8 +38,8 @@ class YarnScaling:
 
     factor: float
     trained_context_tokens: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
+    beta_fast: float = YARN_BETA_FAST
+    beta_slow: float = YARN_BETA_SLOW
     attention_factor: float | None = None
 
 

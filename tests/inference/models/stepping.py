@@ -52,18 +52,24 @@ def step_logits(model: Decoder, pool: KvPool, steps: list[SequenceStep]) -> torc
     return model.logits(model.normed(model.hidden(tensors, pool)))
 
 
-def greedy(model: Decoder, prompt: list[int], count: int) -> tuple[list[int], list[float]]:
-    """The `count` tokens that follow `prompt`, and how far each led the runner-up in logits."""
-    pool = pool_for(model)
-    blocks = list(range(pool.blocks))
-    output: list[int] = []
-    margins: list[float] = []
-    uncomputed, start = prompt, 0
-    while len(output) < count:
-        logits = step_logits(model, pool, [SequenceStep("a", uncomputed, start, blocks)])[-1]
-        best = logits.topk(2)
-        output.append(int(best.indices[0]))
-        margins.append(float(best.values[0] - best.values[1]))
-        start += len(uncomputed)
-        uncomputed = output[-1:]
-    return output, margins
+def greedy(model: Decoder, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """The `count` tokens that follow each prompt, all computed together."""
+    blocks_each = -(-(max(map(len, prompts)) + count) // BLOCK_TOKENS)
+    pool = pool_for(model, blocks_each * len(prompts))
+    # Scattered, so that no sequence's blocks are adjacent.
+    tables = [list(range(index, pool.blocks, len(prompts))) for index in range(len(prompts))]
+    outputs: list[list[int]] = [[] for _ in prompts]
+    uncomputed, starts = prompts, [0] * len(prompts)
+    for _ in range(count):
+        steps = [
+            SequenceStep(str(index), uncomputed[index], starts[index], tables[index])
+            for index in range(len(prompts))
+        ]
+        lengths = [len(step.token_ids) for step in steps]
+        last_rows = torch.tensor(lengths).cumsum(0) - 1
+        drawn = step_logits(model, pool, steps)[last_rows].argmax(-1).tolist()
+        starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        uncomputed = [[token] for token in drawn]
+        for output, token in zip(outputs, drawn, strict=True):
+            output.append(token)
+    return outputs

@@ -62,8 +62,11 @@ def write_toy(
     rope_scaling: str | None = None,
     leave_out: str | None = None,
     extra: Mapping[str, np.ndarray] | None = None,
+    packed: Mapping[str, tuple[np.ndarray, gguf.GGMLQuantizationType]] | None = None,
+    metadata: Mapping[str, int] | None = None,
 ) -> None:
-    """The toy at `path`; matrices in `kind`, tensors left out or added by their GGUF names."""
+    """The toy at `path`; matrices in `kind`, tensors left out or added by their GGUF names, those
+    in `packed` as the bytes of their type."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(shape.context)
     writer.add_block_count(shape.layers)
@@ -88,6 +91,10 @@ def write_toy(
             writer.add_tensor(stored_name, values)
     for name, values in (extra or {}).items():
         writer.add_tensor(name, values)
+    for name, (blocks, block_kind) in (packed or {}).items():
+        writer.add_tensor(name, blocks, raw_dtype=block_kind)
+    for key, value in (metadata or {}).items():
+        writer.add_uint32(key, value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
