@@ -124,7 +124,7 @@ class Engine:
         if self._drafter is not None:
             self._drafter.draft(self._scheduler.decoding())
         preemptions = self._scheduler.preemptions
-        shares = self._scheduler.plan(began_s)
+        shares = self._scheduler.plan()
         if not shares:
             return StepResult(finishes=tuple(finishes))
         for share in shares:
@@ -134,9 +134,11 @@ class Engine:
             # A request that failed in this step is over for all of its sequences.
             if share.state.request.request_id in self._requests:
                 self._take(share, output, chunks, finishes)
+        ended_s = self._clock()
+        self._scheduler.took((ended_s - began_s) * 1000)
         self.counters.step(
             began_s=began_s,
-            ended_s=self._clock(),
+            ended_s=ended_s,
             shares=[(share.state.request.priority, share.tokens) for share in shares],
             running=self._scheduler.running,
             waiting=self._scheduler.waiting,
@@ -175,7 +177,7 @@ class Engine:
     def _refusal(self, request: GenerationRequest) -> Refusal | None:
         if request.request_id in self._requests:
             return RefusalCode.DUPLICATE_REQUEST_ID, f"{request.request_id} is in progress"
-        if self._scheduler.queue_is_full(request.priority):
+        if self._scheduler.queue_is_full(request.priority, request.fairness_key):
             return RefusalCode.QUEUE_FULL, "too many requests are waiting"
         return refusal_of(request, self.limits, self._grammars)
 

@@ -25,11 +25,13 @@ def blocks_for(tokens: int) -> int:
 @dataclass(slots=True, eq=False)
 class SequenceState:
     """One sequence of an admitted request. `arrival` orders sequences; `priority` starts as the
-        request's class and rises when the scheduler ages it. `answer` is None for an embedding.
+    request's class and rises when the scheduler ages it. `answer` is None for an embedding.
 
-        The first `computed` of `token_ids` have KV in `blocks`; `digests` names the full blocks of
-        `token_ids`, of which the first `published` were offered to the prefix cache. `drafts` are
-    XX"""
+    The first `computed` of `token_ids` have KV in `blocks`; `digests` names the full blocks of
+    `token_ids`, of which the first `published` were offered to the prefix cache. `drafts` are
+    guesses at what follows `token_ids`. `cached` is what the first admission found, and the first
+    `charged` tokens were found or have been charged to its key: computing them again is free.
+    """
 
     request: GenerationRequest
     choice: int
@@ -47,6 +49,7 @@ class SequenceState:
     published: int = 0
     drafts: list[int] = field(default_factory=list)
     cached: int | None = None
+    charged: int = 0
     pooled: list[float] = field(default_factory=list)
     counted: bool = False
     last_token_at_s: float | None = None
@@ -55,6 +58,11 @@ class SequenceState:
     def sequence_id(self) -> str:
         """Unique among the sequences of an engine."""
         return f"{self.request.request_id}/{self.choice}"
+
+    @property
+    def key(self) -> bytes:
+        """Whose turn it takes among those of its class."""
+        return self.request.fairness_key
 
     @property
     def prompt_index(self) -> int:
@@ -95,6 +103,11 @@ class SequenceState:
             start = len(self.digests) * BLOCK_TOKENS
             parent = self.digests[-1] if self.digests else self.cache_root
             self.digests.append(chain_block(parent, self.token_ids[start : start + BLOCK_TOKENS]))
+
+
+def rank(state: SequenceState) -> tuple[int, int, int]:
+    """Order of service: class first, then arrival; the smallest is served first."""
+    return (state.priority, state.arrival, state.choice)
 
 
 def new_sequence(
