@@ -112,7 +112,7 @@ class LiveHouse:
 
     def client(self, secret: str, **options: Any) -> openai.OpenAI:
         """The stock client, validating strictly and never retrying unless `options` say so."""
-        client = openai.OpenAI(**_client_options(self.base_url, secret), **options)
+        client = openai.OpenAI(**{**_client_options(self.base_url, secret), **options})
         OPEN_CLIENTS.append(client)
         return client
 

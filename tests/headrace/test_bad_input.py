@@ -25,10 +25,15 @@ def acme(house: LiveHouse) -> Iterator[Tenant]:
     assert books.events(tenant) == []
 
 
-def post(house: LiveHouse, tenant: Tenant | None, content: bytes | Any) -> httpx.Response:
+def post(
+    house: LiveHouse,
+    tenant: Tenant | None,
+    content: bytes | Any,
+    path: str = "/v1/chat/completions",
+) -> httpx.Response:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     with house.http(tenant.secret if tenant else None) as client:
-        answer = client.post("/v1/chat/completions", content=raw)
+        answer = client.post(path, content=raw)
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
     assert answer.headers["x-request-id"].startswith("req_")
     return answer
@@ -49,6 +54,11 @@ def error_of(answer: httpx.Response) -> tuple[int, str | None, str | None]:
         ({"n": 0}, "invalid_value", "n"),
         ({"temperature": 3}, "invalid_value", "temperature"),
         ({"stop_token_ids": [60_000]}, "invalid_value", "stop_token_ids"),
+        ({"logit_bias": {"60000": 5}}, "invalid_value", "logit_bias"),
+        ({"min_tokens": 10**6}, "invalid_value", "min_tokens"),
+        ({"tools": [{"type": "function"}]}, "unsupported_parameter", "tools"),
+        ({"structured_outputs": {"json": ""}}, "invalid_value", "structured_outputs.json"),
+        ({"n": 0, "stream": True}, "invalid_value", "n"),
     ],
 )
 def test_a_bad_field_is_a_400_that_names_it(
@@ -57,6 +67,41 @@ def test_a_bad_field_is_a_400_that_names_it(
     body = {"model": house.model, "messages": HELLO, **fields}
 
     assert error_of(post(house, acme, body)) == (400, code, param)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "code", "param"),
+    [
+        ("completions", {}, "missing_field", "prompt"),
+        ("completions", {"prompt": ""}, "empty_array", "prompt"),
+        ("completions", {"prompt": [60_000]}, "invalid_value", "prompt"),
+        ("completions", {"prompt": ["x", long_text(20_000)]}, "context_length_exceeded", "prompt"),
+        (
+            "completions",
+            {"prompt": "x", "max_tokens": 9000},
+            "context_length_exceeded",
+            "max_tokens",
+        ),
+        ("completions", {"prompt": "x", "echo": True}, "unsupported_parameter", "echo"),
+        ("embeddings", {}, "missing_field", "input"),
+        ("embeddings", {"input": ["x", ""]}, "invalid_value", "input"),
+        ("embeddings", {"input": [[1], [60_000]]}, "invalid_value", "input"),
+        ("embeddings", {"input": long_text(20_000)}, "context_length_exceeded", "input"),
+        ("embeddings", {"input": "x", "dimensions": 8}, "invalid_value", "dimensions"),
+        (
+            "embeddings",
+            {"input": "x", "encoding_format": "hex"},
+            "invalid_value",
+            "encoding_format",
+        ),
+    ],
+)
+def test_a_bad_field_of_another_endpoint_is_a_400_that_names_it(
+    house: LiveHouse, acme: Tenant, path: str, fields: dict[str, Any], code: str, param: str
+) -> None:
+    answer = post(house, acme, {"model": house.model, **fields}, f"/v1/{path}")
+
+    assert error_of(answer) == (400, code, param)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"max_tokens": NaN}'])
