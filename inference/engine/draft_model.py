@@ -72,6 +72,11 @@ class DraftModel:
         if kept is not None:
             self._pool.release(kept.blocks)
 
+    @property
+    def blocks_used(self) -> int:
+        """Blocks of its pool that hold something of a sequence."""
+        return self._pool.used
+
     def check(self) -> None:
         """Asserts the invariants of its pool, and that its blocks are its sequences'."""
         self._pool.check()
