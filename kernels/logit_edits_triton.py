@@ -13,7 +13,7 @@ EDIT_SPAN = 256
 MASK_WORDS = 64
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+@triton.jit(do_not_specialize=("entries",))  # type: ignore[untyped-decorator]  # Triton ships no types
 def edit_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
     logits, rows, token_ids, biases, repetitions, penalties, entries, row_stride, span: tl.constexpr
 ):

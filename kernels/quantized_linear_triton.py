@@ -29,9 +29,11 @@ SPLIT_ROUNDS_MIN = 4
 MULTIPROCESSORS_WITHOUT_GPU = 132
 """Of an H100 or H200: what plans are made for in the interpreter."""
 SUM_SPAN = 1024
+STEP_SIZES = ("row_count",)
+"""What changes from step to step: compiling for its value would stall a step."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+@triton.jit(do_not_specialize=STEP_SIZES)  # type: ignore[untyped-decorator]  # Triton ships no types
 def int8_linear_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
     rows,
     values,
@@ -68,7 +70,7 @@ def int8_linear_kernel(  # type: ignore[no-untyped-def]  # types are those of ea
     _store_tile(total, bias, output, row, column, row_count, outputs, has_bias)
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+@triton.jit(do_not_specialize=STEP_SIZES)  # type: ignore[untyped-decorator]  # Triton ships no types
 def int4_linear_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
     rows,
     values,
@@ -147,23 +149,24 @@ def _store_tile(  # type: ignore[no-untyped-def]  # types are those of each call
     )
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+@triton.jit(do_not_specialize=STEP_SIZES)  # type: ignore[untyped-decorator]  # Triton ships no types
 def sum_splits_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
     partials,
     bias,
     output,
+    row_count,
     outputs,
-    size,
     splits: tl.constexpr,
     has_bias: tl.constexpr,
     span: tl.constexpr,
 ):
-    """Adds the splits' shares, in their order, and the bias; `size` is rows * outputs."""
+    """Adds the splits' shares, in their order, and the bias."""
+    size = row_count.to(tl.int64) * outputs
     place = tl.program_id(0).to(tl.int64) * span + tl.arange(0, span)
     inside = place < size
     total = tl.load(partials + place, mask=inside, other=0.0)
     for split in tl.static_range(1, splits):
-        total += tl.load(partials + split * size.to(tl.int64) + place, mask=inside, other=0.0)
+        total += tl.load(partials + split * size + place, mask=inside, other=0.0)
     if has_bias:
         total += tl.load(bias + place % outputs, mask=inside, other=0.0).to(tl.float32)
     tl.store(output + place, total.to(output.dtype.element_ty), mask=inside)
@@ -234,13 +237,12 @@ def quantized_linear_triton(
         return output
     partials = rows.new_empty(plan.splits, count, outputs, dtype=torch.float32)
     _launch(rows, weight, None, partials, plan)
-    size = count * outputs
-    sum_splits_kernel[(triton.cdiv(size, SUM_SPAN),)](
+    sum_splits_kernel[(triton.cdiv(count * outputs, SUM_SPAN),)](
         partials,
         rows if bias is None else bias,
         output,
+        count,
         outputs,
-        size,
         splits=plan.splits,
         has_bias=bias is not None,
         span=SUM_SPAN,
