@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from inference.engine.scheduler import Share
 from inference.engine.sequence import SequenceState
-from inference.engine.step import SampleSpec, SequenceStep, StepOutput
+from inference.engine.step import PENDING, SampleSpec, SequenceStep, StepOutput
 
 
 def sequence_step(share: Share, end_ids: Collection[int]) -> SequenceStep:
@@ -35,12 +35,37 @@ def check_outputs(shares: Sequence[Share], outputs: Sequence[StepOutput], vocab_
             raise ValueError("a drawn token is outside the vocabulary")
 
 
+def step_ahead(share: Share, end_ids: Collection[int]) -> SequenceStep:
+    """The order for the step after `share`, whose token is not known yet."""
+    state = share.state
+    return SequenceStep(
+        sequence_id=state.sequence_id,
+        token_ids=(PENDING,),
+        start=len(state.token_ids),
+        block_table=state.blocks,
+        samples=sample_specs(state, 0, end_ids, ahead=1),
+    )
+
+
+def needs_its_tokens(state: SequenceState) -> bool:
+    """Whether what a sequence may draw next depends on the tokens it has drawn."""
+    sampling = state.request.sampling
+    assert sampling is not None
+    return (
+        state.matcher is not None
+        or sampling.presence_penalty != 0.0
+        or sampling.frequency_penalty != 0.0
+        or sampling.repetition_penalty != 1.0
+    )
+
+
 def sample_specs(
-    state: SequenceState, drafts: int, end_ids: Collection[int]
+    state: SequenceState, drafts: int, end_ids: Collection[int], ahead: int = 0
 ) -> tuple[SampleSpec, ...]:
     """One spec for what follows the known tokens, and one after each of the first `drafts` drafts.
 
-    `end_ids` are the model's end-of-sequence tokens, which nothing may draw before `min_tokens`.
+    `end_ids` are the model's end-of-sequence tokens, which nothing may draw before `min_tokens`;
+    `ahead` counts tokens that are drawn but not known yet.
     """
     sampling = state.request.sampling
     assert sampling is not None
@@ -52,8 +77,8 @@ def sample_specs(
     if state.matcher is not None:
         masks = state.matcher.masks(state.drafts[:drafts])
     specs = []
-    for ahead, allowed in enumerate(masks):
-        position = state.completion + ahead
+    for checked, allowed in enumerate(masks):
+        position = state.completion + ahead + checked
         must_go_on = position < sampling.min_tokens
         specs.append(
             SampleSpec(
@@ -68,7 +93,7 @@ def sample_specs(
                 frequency_penalty=sampling.frequency_penalty,
                 repetition_penalty=sampling.repetition_penalty,
                 prompt_ids=state.prompt_ids if counts_prompt else (),
-                output_ids=output + state.drafts[:ahead] if counts else (),
+                output_ids=output + state.drafts[:checked] if counts else (),
                 logit_bias=sampling.logit_bias,
                 banned_ids=(*end_ids, *sampling.stop_token_ids) if must_go_on else (),
                 allowed=allowed,

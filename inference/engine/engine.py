@@ -124,7 +124,7 @@ class Engine:
         if self._drafter is not None:
             self._drafter.draft(self._scheduler.decoding())
         preemptions = self._scheduler.preemptions
-        shares = self._scheduler.plan()
+        shares = self._next_shares(began_s)
         if not shares:
             return StepResult(finishes=tuple(finishes))
         for share in shares:
@@ -132,7 +132,7 @@ class Engine:
         chunks: list[Chunk] = []
         for share, output in self._compute(shares, finishes):
             # A request that failed in this step is over for all of its sequences.
-            if share.state.request.request_id in self._requests:
+            if self._is_live(share.state):
                 self._take(share, output, chunks, finishes)
         ended_s = self._clock()
         self._scheduler.took((ended_s - began_s) * 1000)
@@ -217,6 +217,13 @@ class Engine:
                     )
                 )
         return finishes
+
+    def _next_shares(self, now_s: float) -> list[Share]:
+        return self._scheduler.plan()
+
+    def _is_live(self, state: SequenceState) -> bool:
+        request = self._requests.get(state.request.request_id)
+        return request is not None and request.live.get(state.choice) is state
 
     def _count_start(self, state: SequenceState, now_s: float) -> None:
         if not state.counted:

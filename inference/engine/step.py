@@ -12,6 +12,9 @@ from typing import Protocol
 
 from inference.contracts import TokenLogprob
 
+PENDING = -1
+"""Stands at the end of `token_ids` for the token that the sequence's last launched step draws."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
@@ -93,4 +96,21 @@ class Runner(Protocol):
 
     def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
         """The outputs of the sequence steps, in order."""
+        ...
+
+
+class Launched(Protocol):
+    """A step on its way on the device."""
+
+    def outputs(self) -> list[StepOutput]:
+        """Waits for its end; raises what the step raised."""
+        ...
+
+
+class LaunchingRunner(Runner, Protocol):
+    """A runner whose steps can be launched before the one before has been read."""
+
+    def launch(self, steps: Sequence[SequenceStep]) -> Launched:
+        """Starts a step behind those launched before. Everything in `steps` is read before it
+        returns; `token_ids` may end in PENDING."""
         ...
