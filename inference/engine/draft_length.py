@@ -18,8 +18,8 @@ GAIN_MIN = 1.03
 """The expected gain has to pay for finding and checking drafts, too."""
 RIGHT_AT_FIRST, CHECKED_AT_FIRST = 1.2, 2.0
 """What a new sequence is credited with: as if so many of so many guesses had been right."""
-KEPT_PER_CHECK = 0.75
-"""Of the older evidence, at each check: about the last four count, so that the length follows a
+KEPT_PER_CHECK = 0.8
+"""Of the older evidence, at each check: about the last five count, so that the length follows a
 text that begins or ceases to repeat itself."""
 RETRY_STEPS = 24
 """Steps without a guess after which a sequence is tried again as if most would be right."""

@@ -66,7 +66,7 @@ def chi_square(chain: Chain, answers: Sequence[tuple[int, ...]]) -> float:
     """Of the last two tokens, those with most guesses before them."""
     chances = chain.logits.double().softmax(-1)
     third = (chances @ chances @ chances)[0]
-    expected = (third[:, None] * chances * len(answers)).tolist()
+    expected: list[list[float]] = (third[:, None] * chances * len(answers)).tolist()
     counts = Counter(answer[2:] for answer in answers)
     return sum(
         (counts[x, y] - expected[x][y]) ** 2 / expected[x][y]
