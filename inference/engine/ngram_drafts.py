@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from inference.engine.sequence import SequenceState
 
 MATCH_TOKENS_MIN = 2
-"""The shortest repeated run worth continuing. Replaying source files and prose at the step times of
-int8 on a CPU, pairs gave 1.27x and 1.09x, runs of three 1.17x and 1.05x, of four 1.11x and 1.02x."""
+"""The shortest repeated run worth continuing: on source files and prose, replayed at the step times
+of int8 on a CPU, pairs gave 1.27x and 1.09x, runs of three 1.17x and 1.05x, of four 1.11x and
+1.02x."""
 MATCH_TOKENS_MAX = 8
 """Among earlier places the one that agrees longest backwards is continued; this is long enough."""
 PLACES_MAX = 8
