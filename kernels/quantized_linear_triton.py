@@ -19,12 +19,7 @@ ROUND_INPUTS = 128
 """Inputs read per round; in four bits, the fewest whose scales can be fetched asynchronously."""
 FEW_ROWS_MAX = 64
 """Up to here the time goes into reading the weight."""
-ROUND_INPUTS = 128
-"""Inputs read per round; in four bits, the fewest whose scales can be fetched asynchronously."""
-FEW_ROWS_MAX = 64
-"""Up to here the time goes into reading the weight."""
 SPLITS_MAX = 8
-SPLIT_ROUNDS_MIN = 4
 SPLIT_ROUNDS_MIN = 4
 MULTIPROCESSORS_WITHOUT_GPU = 132
 """Of an H100 or H200: what plans are made for in the interpreter."""
@@ -93,7 +88,8 @@ def int4_linear_kernel(  # type: ignore[no-untyped-def]  # types are those of ea
 ):
     """One tile of the output, or of one split's share of it; `width` is bytes, inputs / 2.
 
-    A byte holds two inputs half a group apart, so each round is two products.
+    A byte holds two inputs half a group apart, so each round is two products. `even` says that
+    rounds divide the inputs.
     """
     round_bytes: tl.constexpr = round_inputs // 2
     round_groups: tl.constexpr = round_bytes // group_bytes
