@@ -6,7 +6,7 @@ scheduler, which then asks whether there are seats and blocks.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from inference.contracts import Priority
 from inference.engine.sequence import SequenceState
@@ -25,7 +25,7 @@ class Entry:
     def __init__(
         self,
         priority: Priority,
-        running: Mapping[Priority, Sequence[SequenceState]],
+        running: Sequence[Sequence[SequenceState]],
         budget: StepBudget,
     ) -> None:
         self.pending: Counter[bytes] = Counter()
@@ -36,10 +36,15 @@ class Entry:
         self._cost = budget.cost
         self._tokens_left = budget.room(budget.tokens_left, 0)
         self._decode_ms_left = DECODE_PART_MAX * (budget.target_ms - budget.cost.overhead_ms)
-        for members in (running[each] for each in Priority if each < priority):
-            self._decode_ms_left -= sum(self._decode_ms(state) for state in members)
-        for state in running[priority]:
-            self.add(state)
+        for members in running[: priority + 1]:
+            context = sum(len(state.token_ids) for state in members)
+            self._decode_ms_left -= self._cost.decodes_ms(len(members), context)
+        members = running[priority]
+        self._keys.update(state.request.fairness_key for state in members)
+        prefills = [state for state in members if len(state.token_ids) - state.computed > 1]
+        self._tokens_left -= len(members) - len(prefills)
+        for state in prefills:
+            self._add_prefill(state)
 
     def admits(self, state: SequenceState) -> bool:
         """Whether to start it now, if there is a seat for it.
@@ -53,13 +58,15 @@ class Entry:
         return presses or self._tokens_left > 0
 
     def add(self, state: SequenceState) -> None:
-        """It runs."""
+        """It runs from now on."""
         self._keys.add(state.key)
         self._decode_ms_left -= self._decode_ms(state)
+        self._add_prefill(state)
+
+    def _add_prefill(self, state: SequenceState) -> None:
         self._tokens_left -= state.uncomputed
-        if state.uncomputed > 1:
-            self.pending[state.key] += state.uncomputed
-            self._prefills[state.key] += 1
+        self.pending[state.key] += state.uncomputed
+        self._prefills[state.key] += 1
 
     def _decode_ms(self, state: SequenceState) -> float:
-        return self._cost.decode_ms(len(state.token_ids))
+        return self._cost.decodes_ms(1, len(state.token_ids))

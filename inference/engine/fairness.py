@@ -7,7 +7,7 @@ calls it. A key is an opaque name, and active while it has a sequence that waits
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass
 
 from inference.engine.sequence import SequenceState, rank
@@ -99,6 +99,11 @@ class FairQueue:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def keys(self) -> KeysView[bytes]:
+        """Whose sequences wait."""
+        return self._by_key.keys()
+
     def held_by(self, key: bytes) -> int:
         """How many sequences of a key wait."""
         return len(self._by_key.get(key, ()))
@@ -116,9 +121,9 @@ class FairQueue:
             del self._by_key[state.key]
         self._length -= 1
 
-    def oldest(self) -> SequenceState | None:
-        """The first to have arrived, whoever's it is."""
-        return min((waiting[0] for waiting in self._by_key.values()), key=rank, default=None)
+    def first(self) -> list[SequenceState]:
+        """The first that has arrived, whoever's it is; nothing if nobody waits."""
+        return sorted((waiting[0] for waiting in self._by_key.values()), key=rank)[:1]
 
     def next(
         self, shares: FairShares, pending: Mapping[bytes, int], passed: Iterable[bytes]

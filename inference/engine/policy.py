@@ -18,7 +18,7 @@ PREFILL_TOKENS_MIN = 16
 
 def deal(
     members: Sequence[SequenceState],
-    keys: Sequence[bytes],
+    ranked: Callable[[Iterable[bytes]], Sequence[bytes]],
     budget: StepBudget,
     *,
     streams: bool,
@@ -26,17 +26,21 @@ def deal(
 ) -> list[int]:
     """Tokens of a step for each of `members` (of one class, in order of arrival).
 
-    `keys` are theirs, the least served first. With `streams` all that decode get a token, whatever
-    the time: only the prompt of a less served key may take the place of some of them, in turn.
+    `ranked` puts keys in order, the least served first. With `streams` all that decode get a token,
+    whatever the time: only the prompt of a less served key may take the place of some, in turn.
     Without, everybody gets what fits. With `leads` the first member gets a token in any case.
     Guesses are checked with what remains.
     """
+    if streams and all(len(s.token_ids) - s.computed == 1 and not s.drafts for s in members):
+        budget.take_decodes(len(members), sum(state.computed for state in members))
+        return [1] * len(members)
     hand = _Hand(members, budget)
     if leads:
         hand.give(0, 1)
     if streams:
         hand.give_sure()
     reading = False
+    keys = ranked(dict.fromkeys(state.key for state in members))
     for key in keys:
         hand.give_decodes(key, always=streams and not reading)
         reading = hand.give_prefills(key) or reading

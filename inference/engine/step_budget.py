@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 MEMORY = 0.98
 """What a step still weighs one step later: about fifty steps count."""
-SWEEPS = 4
+SWEEPS = 2
 """Passes of coordinate descent per step; what they leave undone the next step goes on with."""
 OUTLIER_FACTOR = 3.0
 """A step that took longer than this many times what was expected (a page fault, a neighbour on the
@@ -56,9 +56,10 @@ class StepCost:
         """What a sequence costs beside its tokens."""
         return self._weights[2] + self._weights[3] * start
 
-    def decode_ms(self, start: int) -> float:
-        """What a sequence costs that computes one token after its first `start`."""
-        return self.sequence_ms(start) + self.token_ms(start)
+    def decodes_ms(self, sequences: int, context_tokens: int) -> float:
+        """What so many sequences cost that compute a token each, after so many others in sum."""
+        tokens, _, sequence, context, product = self._weights
+        return sequences * (tokens + sequence) + context_tokens * (context + product)
 
     def expected_ms(self, load: StepLoad) -> float:
         """How long a step of this load takes; 0 before any was seen."""
@@ -120,7 +121,7 @@ class StepBudget:
     def sequences_in(self, part: float, start: int) -> int:
         """How many sequences could compute one token each in this part of the whole step."""
         tokens = part * self.tokens_left
-        decode_ms = self.cost.decode_ms(start)
+        decode_ms = self.cost.decodes_ms(1, start)
         if self._limit_ms == math.inf or decode_ms == 0.0:
             return int(tokens)
         return int(min(tokens, part * (self._limit_ms - self.cost.overhead_ms) / decode_ms))
@@ -135,6 +136,15 @@ class StepBudget:
             self._spent_ms += self.cost.sequence_ms(start)
             self.load.sequences += 1
             self.load.context_tokens += start
+
+    def take_decodes(self, sequences: int, context_tokens: int) -> None:
+        """Spends a token each on so many sequences, after so many others in sum."""
+        self.tokens_left -= sequences
+        self._spent_ms += self.cost.decodes_ms(sequences, context_tokens)
+        self.load.tokens += sequences
+        self.load.sequences += sequences
+        self.load.context_tokens += context_tokens
+        self.load.products += context_tokens
 
 
 def _features(load: StepLoad) -> tuple[float, ...]:

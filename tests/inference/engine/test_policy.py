@@ -1,5 +1,7 @@
 """How a step is shared among those who run."""
 
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,13 @@ from inference.engine.sequence import SequenceState
 from tests.inference.engine.sequences import budget, known_cost, sequence
 
 COST = known_cost(overhead_ms=20.0, token_ms=2.0)
+
+
+def quiet_first(keys: Iterable[bytes]) -> list[bytes]:
+    """The order of keys in which the quiet one is the least served."""
+    return sorted(keys, key=lambda key: key != b"quiet")
+
+
 wishes = st.lists(st.integers(1, 500), max_size=20)
 
 
@@ -54,10 +63,8 @@ def running(draw: st.DrawFn) -> list[SequenceState]:
 def test_a_deal_keeps_to_tokens_and_wishes_and_always_moves_the_first(
     members: list[SequenceState], tokens: int, target_ms: float | None, streams: bool
 ) -> None:
-    keys = sorted({state.key for state in members})
-
     given_tokens = deal(
-        members, keys, budget(tokens, cost=COST, target_ms=target_ms), streams=streams, leads=True
+        members, sorted, budget(tokens, cost=COST, target_ms=target_ms), streams=streams, leads=True
     )
 
     assert sum(given_tokens) <= tokens
@@ -71,10 +78,8 @@ def test_every_key_that_decodes_gets_a_token_whatever_prompts_of_others_want(
     members: list[SequenceState], tokens: int, target_ms: float
 ) -> None:
     decoding = {state.key for state in members if state.uncomputed == 1}
-    keys = sorted({state.key for state in members})
-
     given_tokens = deal(
-        members, keys, budget(tokens, cost=COST, target_ms=target_ms), streams=True, leads=True
+        members, sorted, budget(tokens, cost=COST, target_ms=target_ms), streams=True, leads=True
     )
 
     served = {state.key for state, count in zip(members, given_tokens, strict=True) if count}
@@ -85,7 +90,7 @@ def test_all_decode_however_long_it_takes_when_nobody_else_waits() -> None:
     members = [sequence(n, key=b"a") for n in range(50)]
 
     given_tokens = deal(
-        members, [b"a"], budget(cost=COST, target_ms=60.0), streams=True, leads=True
+        members, sorted, budget(cost=COST, target_ms=60.0), streams=True, leads=True
     )
 
     assert given_tokens == [1] * 50
@@ -97,7 +102,7 @@ def test_the_prompt_of_a_less_served_key_takes_the_place_of_the_others_decoding(
 
     given_tokens = deal(
         members,
-        [b"quiet", b"flood"],
+        quiet_first,
         budget(cost=COST, target_ms=220.0),
         streams=True,
         leads=True,
@@ -115,7 +120,7 @@ def test_those_who_gave_way_decode_in_turn() -> None:
     for step in range(1, 9):
         given_tokens = deal(
             members,
-            [b"quiet", b"flood"],
+            quiet_first,
             budget(cost=COST, target_ms=220.0),
             streams=True,
             leads=False,
@@ -134,7 +139,7 @@ def test_the_prompt_of_a_more_served_key_takes_nobodys_place_but_never_stands_st
     members.append(sequence(50, key=b"b", prompt_tokens=256))
 
     given_tokens = deal(
-        members, [b"a", b"b"], budget(cost=COST, target_ms=60.0), streams=True, leads=True
+        members, sorted, budget(cost=COST, target_ms=60.0), streams=True, leads=True
     )
 
     assert given_tokens == [1] * 50 + [PREFILL_TOKENS_MIN]
@@ -145,7 +150,7 @@ def test_batch_takes_what_fits_into_the_rest_of_the_step() -> None:
     rest.take(20, 0)
     members = [sequence(n, prompt_tokens=want) for n, want in enumerate([1, 1, 1, 200])]
 
-    given_tokens = deal(members, [b""], rest, streams=False, leads=False)
+    given_tokens = deal(members, sorted, rest, streams=False, leads=False)
 
     assert given_tokens[:3] == [1, 1, 1]
     assert 20 <= given_tokens[3] <= 27
@@ -155,13 +160,13 @@ def test_batch_gets_nothing_of_a_step_that_is_full() -> None:
     rest = budget(cost=COST, target_ms=120.0)
     rest.take(80, 0)
 
-    assert deal([sequence(0), sequence(1)], [b""], rest, streams=False, leads=False) == [0, 0]
+    assert deal([sequence(0), sequence(1)], sorted, rest, streams=False, leads=False) == [0, 0]
 
 
 def test_guesses_are_checked_only_with_what_prompts_leave() -> None:
     members = [sequence(0, drafts=8), sequence(1, prompt_tokens=27)]
 
-    given_tokens = deal(members, [b""], budget(32), streams=True, leads=True)
+    given_tokens = deal(members, sorted, budget(32), streams=True, leads=True)
 
     assert given_tokens == [1 + 4, 27]
 
