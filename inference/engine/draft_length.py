@@ -6,6 +6,7 @@ this machine, the lengths that raise tokens per second most, 0 where none does. 
 """
 
 import bisect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -126,7 +127,7 @@ def draft_lengths(
 
 def measure_costs(runner: Runner, clock: Callable[[], float]) -> RowCosts:
     """Times greedy steps on an idle runner, whose first blocks it overwrites. `clock` returns
-    monotonic seconds. SmolLM2 on one CPU core takes about a second in int8, two in float32."""
+    monotonic seconds. For SmolLM2 on one CPU core that takes a second in int8, two in float32."""
     table = tuple(range(min(runner.block_count, CONTEXT_TOKENS // BLOCK_TOKENS)))
     rows: list[int] = []
     seconds: list[float] = []
@@ -140,11 +141,12 @@ def measure_costs(runner: Runner, clock: Callable[[], float]) -> RowCosts:
             runner.execute(steps)
             times.append(clock() - began_s)
         rows.append(count)
-        # More rows never take less; where they seem to, noise does it.
-        seconds.append(max([min(times), *seconds[-1:]]))
-        if seconds[-1] > SLOWDOWN_MAX * seconds[0]:
+        seconds.append(min(times))
+        if seconds[-1] > SLOWDOWN_MAX * min(seconds):
             break
-    return RowCosts(tuple(rows), tuple(seconds))
+    # Fewer rows never take longer than more; where they seem to, something disturbed them.
+    least = reversed(list(itertools.accumulate(reversed(seconds), min)))
+    return RowCosts(tuple(rows), tuple(least))
 
 
 def _row_counts() -> list[int]:

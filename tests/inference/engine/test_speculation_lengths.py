@@ -1,6 +1,7 @@
 """How far to guess: more where guesses come true, less where rows are dear, not at all in time."""
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from inference.engine.draft_length import (
     expected_tokens,
     measure_costs,
 )
+from inference.engine.step import SequenceStep, StepOutput
 from tests.inference.engine.drafting import FLAT
 from tests.inference.engine.stub_runner import StubRunner
 
@@ -144,10 +146,12 @@ class Metered(StubRunner):
     """Takes `seconds(rows)` per step, on a clock of its own."""
 
     now_s = 0.0
+    disturbed_rows = 0
 
-    def execute(self, steps):  # type: ignore[no-untyped-def]  # as in StubRunner
+    def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
         rows = sum(len(step.token_ids) for step in steps)
         self.now_s += 1.0 + 0.01 * rows if rows < 16 else 0.5 * rows
+        self.now_s += rows == self.disturbed_rows
         return super().execute(steps)
 
 
@@ -160,3 +164,12 @@ def test_costs_are_measured_until_steps_are_compute_bound(block_count: int) -> N
     assert costs.rows == (1, 2, 3, 4, 5, 6, 7, 8, 16)
     assert costs.at(4) == pytest.approx(1.04)
     assert costs.at(16) == pytest.approx(8.0)
+
+
+def test_a_disturbed_measurement_is_no_longer_than_that_of_more_rows() -> None:
+    runner = Metered()
+    runner.disturbed_rows = 3
+
+    costs = measure_costs(runner, lambda: runner.now_s)
+
+    assert costs.at(3) == costs.at(4) == pytest.approx(1.04)
