@@ -9,7 +9,7 @@ from openai.types.chat.chat_completion import Choice
 
 from billing.facade import cost_pico, estimate_pico
 from tests import books
-from tests.house import LiveHouse, Tenant
+from tests.house import LiveHouse, Tenant, wait_until
 from tests.prompts import chat
 
 FRANCE = chat("What is the capital of France?")
@@ -74,6 +74,24 @@ def test_streamed_choices_say_what_the_whole_answer_says(house: LiveHouse, acme:
     assert last.choices == []
     assert last.usage is not None
     assert last.usage.completion_tokens == 24
+
+
+def test_a_cut_stream_of_two_choices_costs_what_both_generated(
+    house: LiveHouse, acme: Tenant
+) -> None:
+    stream = house.client(acme.secret).chat.completions.create(
+        model=house.model, messages=STORY, n=2, max_tokens=600, stream=True
+    )
+    seen = [next(iter(stream)) for _ in range(8)]
+    stream.close()
+    wait_until(lambda: books.events(acme) and not books.holds(acme))
+    (event,) = books.events(acme)
+
+    assert {chunk.choices[0].index for chunk in seen} == {0, 1}
+    assert event["finish_reason"] == "cancelled"
+    assert 6 <= event["output_tokens"] < 1200
+    assert books.counts(event).prompt_tokens > 0
+    assert books.balance(acme).held_pico == 0
 
 
 def test_logprobs_alone_come_without_alternatives(house: LiveHouse, acme: Tenant) -> None:

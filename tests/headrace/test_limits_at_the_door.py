@@ -69,11 +69,17 @@ def test_fifty_calls_on_a_balance_for_ten_admit_what_fits_and_no_more(
 
 def test_a_tenant_without_credit_is_refused_at_once(house: LiveHouse) -> None:
     tenant = house.new_tenant(credit_pico=0)
-    with pytest.raises(openai.RateLimitError) as caught:
-        house.client(tenant.secret).chat.completions.create(model=house.model, messages=HELLO)
+    client = house.client(tenant.secret)
+    for ask in (
+        lambda: client.chat.completions.create(model=house.model, messages=HELLO),
+        lambda: client.completions.create(model=house.model, prompt="Hello"),
+        lambda: client.embeddings.create(model=house.model, input="Hello"),
+    ):
+        with pytest.raises(openai.RateLimitError) as caught:
+            ask()
 
-    assert caught.value.code == "insufficient_quota"
-    assert "retry-after" not in caught.value.response.headers
+        assert caught.value.code == "insufficient_quota"
+        assert "retry-after" not in caught.value.response.headers
     assert books.events(tenant) == []
 
 

@@ -107,6 +107,27 @@ def test_two_requests_share_a_socket_and_each_is_charged(house: LiveHouse, acme:
     assert seen["a"][0]["data"]["object"] == "chat.completion.chunk"
 
 
+def test_choices_come_as_on_a_stream(house: LiveHouse, acme: Tenant) -> None:
+    async def story() -> dict[str, list[dict[str, Any]]]:
+        async with socket(house, acme.secret) as connection:
+            body = {"model": house.model, "messages": FRANCE, "temperature": 0, "logprobs": True}
+            await create(connection, "a", **body, n=2, max_tokens=3)
+            await create(connection, "bad", **body, n=0)
+            return await read_until_ended(connection, "a", "bad")
+
+    seen = run(story)
+    choices = [e["data"]["choices"][0] for e in seen["a"] if e["event"] == "chunk"]
+
+    for index in (0, 1):
+        own = [choice for choice in choices if choice["index"] == index]
+        assert own[0]["delta"]["role"] == "assistant"
+        assert "".join(one["delta"].get("content", "") for one in own) == "The capital of"
+        assert own[-1]["finish_reason"] == "length"
+        assert any(one["logprobs"] for one in own)
+    assert seen["bad"][-1]["data"]["error"]["param"] == "n"
+    assert len(books.events(acme)) == 1
+
+
 def test_a_cancelled_request_ends_and_is_charged_for_what_it_generated(
     house: LiveHouse, acme: Tenant
 ) -> None:
