@@ -13,6 +13,7 @@ from typing import NoReturn
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import Metaspace
 
 from inference.tokenizer.bundle import TEMPLATE_FILE, TOKENIZER_FILE, Bundle, BundleInvalid
 from inference.tokenizer.token_texts import TokenTexts
@@ -45,6 +46,7 @@ class PromptEncoder:
         self._bos_id = bundle.bos_id
         self._tokenizer = Tokenizer.from_file(str(bundle.folder / TOKENIZER_FILE))
         self._tokenizer.encode_special_tokens = True
+        self._inner_tokenizer = _without_first_prefix(self._tokenizer)
         self.token_texts = TokenTexts(self._tokenizer)
         special = {
             token.content: token_id
@@ -65,7 +67,9 @@ class PromptEncoder:
         )
         self._part_length_max = max(map(len, special), default=1) - 1
         self._template_source = (bundle.folder / TEMPLATE_FILE).read_text(encoding="utf-8")
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
         environment.globals["raise_exception"] = _raise_exception
         try:
             self._template = environment.from_string(self._template_source)
@@ -88,7 +92,10 @@ class PromptEncoder:
             for message in messages
         ]
         try:
-            rendered = self._template.render(messages=broken, add_generation_prompt=True)
+            # Templates ask whether `tools` is none where they are written to always get them.
+            rendered = self._template.render(
+                messages=broken, add_generation_prompt=True, tools=None, documents=None
+            )
         except (TemplateError, TypeError) as error:
             raise TemplateRefused(f"the chat template refused the messages: {error}") from error
         ids: list[int] = []
@@ -97,7 +104,8 @@ class PromptEncoder:
             if index % 2:
                 ids.append(self._special_ids[segment])
             elif segment:
-                ids += self._plain_ids(segment.replace(mark, ""), TemplateRefused)
+                text = segment.replace(mark, "")
+                ids += self._plain_ids(text, TemplateRefused, inner=index > 0)
         return ids
 
     def encode_text(self, text: str) -> list[int]:
@@ -110,12 +118,15 @@ class PromptEncoder:
         ids = self._plain_ids(text, PromptInvalid)
         return ids if self._bos_id is None else [self._bos_id, *ids]
 
-    def _plain_ids(self, text: str, error_type: type[PromptInvalid]) -> list[int]:
+    def _plain_ids(
+        self, text: str, error_type: type[PromptInvalid], *, inner: bool = False
+    ) -> list[int]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise error_type("the text holds a lone surrogate, which is not Unicode") from error
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        tokenizer = self._inner_tokenizer if inner else self._tokenizer
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def _break_character(self, messages: Sequence[ChatMessage]) -> str:
@@ -142,6 +153,23 @@ class PromptEncoder:
         closes = any(body[-length:] in self._heads for length in lengths)
         inside = self._starts_special.sub(lambda match: match[1] + mark, body)
         return before + mark * opens + inside + mark * closes + after
+
+
+def _without_first_prefix(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer for text behind a control token.
+
+    Some vocabularies of SentencePiece put a space before the first word of a text and only there.
+    Each piece between control tokens is encoded alone, so all but the first need one that does not.
+    """
+    splitter = tokenizer.pre_tokenizer
+    if not isinstance(splitter, Metaspace) or splitter.prepend_scheme != "first":
+        return tokenizer
+    inner = Tokenizer.from_str(tokenizer.to_str())
+    inner.encode_special_tokens = True
+    inner.pre_tokenizer = Metaspace(
+        replacement=splitter.replacement, prepend_scheme="never", split=splitter.split
+    )
+    return inner
 
 
 def _raise_exception(message: str) -> NoReturn:

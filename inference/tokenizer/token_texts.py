@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from inference.tokenizer.token_bytes import byte_of_character
-
-_BYTE_OF = byte_of_character()
+from inference.tokenizer.token_bytes import Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +21,11 @@ class TokenText:
 
 
 class TokenTexts:
-    """Texts by token id, for a byte-level BPE vocabulary. Thread-safe."""
+    """Texts by token id. Thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._spelling = Spelling(tokenizer)
         self._control = {
             token_id: token.content
             for token_id, token in tokenizer.get_added_tokens_decoder().items()
@@ -42,7 +41,7 @@ class TokenTexts:
         spelled = self._tokenizer.id_to_token(token_id)
         if spelled is None:
             return TokenText(f"token_id:{token_id}", None)
-        data = bytes(_BYTE_OF[character] for character in spelled)
+        data = self._spelling.bytes_of(token_id, spelled)
         try:
             return TokenText(data.decode(), data)
         except UnicodeDecodeError:
