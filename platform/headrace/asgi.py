@@ -20,7 +20,8 @@ from django.conf import settings
 from django.urls import path
 
 from headrace import errors
-from headrace.gateway.http import (
+from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.transport.http import (
     Message,
     Receive,
     Scope,
@@ -30,9 +31,8 @@ from headrace.gateway.http import (
     send_json,
     with_request_id,
 )
-from headrace.gateway.runtime import GatewayRuntime
-from headrace.gateway.token_routes import is_ours, token_routes
-from headrace.gateway.websocket import StreamConsumer
+from headrace.gateway.transport.token_routes import is_ours, token_routes
+from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
 
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from billing.contracts import UsageCounts, UsageSource
-from headrace.gateway.charging import (
+from headrace.gateway.settling.charging import (
     Cause,
     priced,
     settlement,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.errors import ApiError
-from headrace.gateway.auth import identify_secret
+from headrace.gateway.admission.auth import identify_secret
 from tests.house import new_tenant
 
 

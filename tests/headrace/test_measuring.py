@@ -11,7 +11,7 @@ import pytest
 
 from billing.contracts import Offer
 from headrace.errors import ApiError
-from headrace.gateway.measuring import Measured, measure
+from headrace.gateway.admission.measuring import Measured, measure
 from headrace.gateway.orders import Blame, Order, TokenIds
 from inference.contracts import ModelLimits, SamplingParams
 from inference.tokenizer.bundle import load_bundle

@@ -8,8 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from redis.asyncio import Redis
 
-from headrace.gateway.orders import MinuteLimits
-from headrace.gateway.rate_limits import (
+from headrace.gateway.admission.rate_limits import (
     WINDOW_MS,
     LimitState,
     LocalLimits,
@@ -17,6 +16,7 @@ from headrace.gateway.rate_limits import (
     go_duration,
     refusal,
 )
+from headrace.gateway.orders import MinuteLimits
 
 LIMITS = MinuteLimits(requests_max=3, tokens_max=100, concurrent_max=10)
 

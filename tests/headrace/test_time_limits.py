@@ -4,8 +4,8 @@ import httpx
 import openai
 import pytest
 
-from headrace.gateway.endings import engine_error, refused_by_engine
 from headrace.gateway.orders import Blame
+from headrace.gateway.settling.endings import engine_error, refused_by_engine
 from inference.contracts import Finish, FinishReason, RefusalCode, TokenCounts
 from tests import books
 from tests.house import OwnHouse

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from headrace import errors
-from headrace.gateway import sse
 from headrace.gateway.request_ids import new_request_id, parse_request_id, public_request_id
-from headrace.gateway.token_routes import find_route, is_ours
+from headrace.gateway.transport import sse
+from headrace.gateway.transport.token_routes import find_route, is_ours
 
 
 def test_a_frame_is_one_line_and_a_blank_line() -> None:

@@ -17,14 +17,14 @@ from django.db import DatabaseError, InterfaceError
 
 from billing.contracts import Settled, Settlement
 from headrace import errors
-from headrace.gateway import charging
-from headrace.gateway.admission import Admission, admit, release
-from headrace.gateway.charging import Cause
-from headrace.gateway.endings import cause_error, engine_error, refused_by_engine
+from headrace.gateway.admission.admit import Admission, admit, release
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.request_ids import public_request_id
 from headrace.gateway.services import Services
-from headrace.gateway.settle import settle_until_done, void_until_done
+from headrace.gateway.settling import charging
+from headrace.gateway.settling.charging import Cause
+from headrace.gateway.settling.endings import cause_error, engine_error, refused_by_engine
+from headrace.gateway.settling.settle import settle_until_done, void_until_done
 from headrace.telemetry import metrics
 from inference.chunk_buffer import ChunkBuffer
 from inference.client.native import EngineLost, EngineStream, EngineUnavailable

@@ -19,14 +19,14 @@ from django.db import DatabaseError, InterfaceError
 import billing.facade
 import tenants.facade
 from headrace import errors
-from headrace.gateway.charging import Cause
+from headrace.gateway.admission.quotes import QuoteCache
+from headrace.gateway.admission.rate_limits import RateLimiter
 from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.pipeline import Completion, OnAnswer
-from headrace.gateway.quotes import QuoteCache
-from headrace.gateway.rate_limits import RateLimiter
 from headrace.gateway.services import Services
-from headrace.gateway.settle import settle_orphans
+from headrace.gateway.settling.charging import Cause
+from headrace.gateway.settling.settle import settle_orphans
 from headrace.telemetry import metrics
 from inference.client.native import EngineClient
 from inference.contracts import Finish

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from headrace.gateway.quotes import QuoteCache
-from headrace.gateway.rate_limits import RateLimiter
+from headrace.gateway.admission.quotes import QuoteCache
+from headrace.gateway.admission.rate_limits import RateLimiter
 from inference.client.native import EngineClient
 from inference.tokenizer.prompt import PromptEncoder
 

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from headrace.gateway.database import in_database
-from headrace.gateway.http import Send, send_json, start_response
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.transport.http import Send, send_json, start_response
 from headrace.telemetry import metrics
 from inference.client.native import EngineLost, EngineUnavailable
 from inference.contracts import EngineStats

@@ -6,7 +6,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 import tenants.facade
-from headrace.gateway.auth import secret_from_headers
+from headrace.gateway.admission.auth import secret_from_headers
 from tenants.contracts import KeyIdentity
 
 

@@ -15,10 +15,15 @@ from django.conf import settings
 from structlog.contextvars import bind_contextvars
 
 from headrace import errors
-from headrace.gateway import sse
-from headrace.gateway.auth import identify
-from headrace.gateway.charging import Cause
-from headrace.gateway.http import (
+from headrace.gateway.admission.auth import identify
+from headrace.gateway.openai.answering import Answering, Framing
+from headrace.gateway.orders import Caller, Order
+from headrace.gateway.pipeline import Completion, End
+from headrace.gateway.request_ids import new_request_id, public_request_id
+from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.settling.charging import Cause
+from headrace.gateway.transport import sse
+from headrace.gateway.transport.http import (
     ClientGone,
     Header,
     Receive,
@@ -33,11 +38,6 @@ from headrace.gateway.http import (
     start_response,
     wait_for_disconnect,
 )
-from headrace.gateway.openai.answering import Answering, Framing
-from headrace.gateway.orders import Caller, Order
-from headrace.gateway.pipeline import Completion, End
-from headrace.gateway.request_ids import new_request_id, public_request_id
-from headrace.gateway.runtime import GatewayRuntime
 from inference.contracts import Chunk
 
 Result = TypeVar("Result")

@@ -7,11 +7,18 @@ import billing.facade
 from billing.contracts import ModelNotFound, Offer, Quote, ServiceTier
 from billing.facade import decimal_string
 from headrace import errors
-from headrace.gateway.auth import identify
+from headrace.gateway.admission.auth import identify
 from headrace.gateway.database import in_database
-from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_error, send_json
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.transport.http import (
+    Receive,
+    Scope,
+    Send,
+    encode_headers,
+    send_error,
+    send_json,
+)
 from tenants.contracts import KeyIdentity
 
 PREFIX = "/v1/models"

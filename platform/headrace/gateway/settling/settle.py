@@ -14,9 +14,9 @@ from django.db import DatabaseError, InterfaceError
 import batch_jobs.facade
 import billing.facade
 from billing.contracts import Settled, Settlement, SettlementInvalid
-from headrace.gateway import charging
 from headrace.gateway.database import in_database
 from headrace.gateway.request_ids import public_request_id
+from headrace.gateway.settling import charging
 from headrace.telemetry import metrics
 from inference.contracts import Finish, FinishReason
 

@@ -20,13 +20,13 @@ from billing.contracts import (
     ServiceTier,
 )
 from headrace import errors
-from headrace.gateway.auth import cache_salt
+from headrace.gateway.admission.auth import cache_salt
+from headrace.gateway.admission.measuring import Measured, measure
+from headrace.gateway.admission.rate_limits import LimitState, RateLimiter, refusal
 from headrace.gateway.database import DatabaseSilent, ended, in_database
-from headrace.gateway.measuring import Measured, measure
 from headrace.gateway.orders import Caller, Order
-from headrace.gateway.rate_limits import LimitState, RateLimiter, refusal
 from headrace.gateway.services import Services
-from headrace.gateway.settle import void_until_done
+from headrace.gateway.settling.settle import void_until_done
 from headrace.telemetry import metrics
 from inference.contracts import SEED_BITS, GenerationRequest, Priority
 from inference.protocol import Hello

@@ -21,10 +21,7 @@ from django.db import DatabaseError, InterfaceError
 
 from billing.facade import decimal_string
 from headrace import errors
-from headrace.gateway import tickets
-from headrace.gateway.auth import identify_secret, secret_from_headers
-from headrace.gateway.charging import Cause
-from headrace.gateway.http import decode_json, header
+from headrace.gateway.admission.auth import identify_secret, secret_from_headers
 from headrace.gateway.openai.answering import Answering, Framing, Payload, usage
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.openai.chat_response import ChatFraming
@@ -32,6 +29,9 @@ from headrace.gateway.orders import Caller
 from headrace.gateway.pipeline import Completion, End
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.settling.charging import Cause
+from headrace.gateway.transport import tickets
+from headrace.gateway.transport.http import decode_json, header
 from headrace.telemetry import metrics
 from tenants.contracts import KeyIdentity
 

@@ -1,8 +1,8 @@
 """What a client is told when its request did not come to a regular end. Pure."""
 
 from headrace import errors
-from headrace.gateway.charging import Cause
 from headrace.gateway.orders import Blame
+from headrace.gateway.settling.charging import Cause
 from inference.contracts import Finish, FinishReason, RefusalCode
 
 

@@ -15,10 +15,17 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from headrace import errors
-from headrace.gateway.auth import identify
-from headrace.gateway.http import Receive, Scope, Send, encode_headers, send_error, send_json
+from headrace.gateway.admission.auth import identify
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.transport.http import (
+    Receive,
+    Scope,
+    Send,
+    encode_headers,
+    send_error,
+    send_json,
+)
 from tenants.contracts import KeyIdentity
 
 PREFIX = "ticket."

@@ -15,7 +15,7 @@ from django.conf import settings
 import tenants.facade
 from headrace import errors
 from headrace.gateway.database import in_database
-from headrace.gateway.http import Scope, header
+from headrace.gateway.transport.http import Scope, header
 from tenants.contracts import KeyIdentity, KeyMalformed, KeyRejected, ProjectArchived
 
 _cache: "OrderedDict[bytes, tuple[float, KeyIdentity]]" = OrderedDict()

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from headrace import errors
-from headrace.gateway.http import Message, Receive, Scope, Send, send_error
 from headrace.gateway.openai import models_route
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.openai.chat_response import ChatFraming
@@ -20,7 +19,8 @@ from headrace.gateway.openai.embeddings_response import EmbeddingsFraming
 from headrace.gateway.openai.generation_route import GenerationRoute
 from headrace.gateway.openai.models_route import models
 from headrace.gateway.runtime import GatewayRuntime
-from headrace.gateway.tickets import issue_ticket
+from headrace.gateway.transport.http import Message, Receive, Scope, Send, send_error
+from headrace.gateway.transport.tickets import issue_ticket
 
 log = structlog.get_logger(__name__)
 Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
