@@ -8,7 +8,7 @@ this machine, the lengths that raise tokens per second most, 0 where none does. 
 import bisect
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.step import Runner, SampleSpec, SequenceStep
@@ -17,15 +17,17 @@ DRAFTS_MAX = 7
 """Per sequence and step: eight rows fill the tiles of the int8 product on a CPU."""
 GAIN_MIN = 1.03
 """The expected gain has to pay for finding and checking drafts, too."""
-RIGHT_AT_FIRST, CHECKED_AT_FIRST = 1.2, 2.0
+RIGHT_AT_FIRST, CHECKED_AT_FIRST = 1.0, 2.0
 """What a new sequence is credited with: as if so many of so many guesses had been right."""
 KEPT_PER_CHECK = 0.8
 """Of the older evidence, at each check: about the last five count, so that the length follows a
 text that begins or ceases to repeat itself."""
-RETRY_STEPS = 24
-"""Steps without a guess after which a sequence is tried again as if most would be right."""
-RETRY_RATE = 0.9
-RETRY_DRAFTS_MAX = 3
+TRIAL_STEPS = 16
+"""Steps without a check after which guesses are made on trial: compared with what comes anyway,
+which finds out for next to nothing whether guessing would pay again."""
+TRIAL_DRAFTS = 3
+TRIAL_RATE = 0.9
+"""No trials where not even guesses as good as this would pay."""
 
 SINGLE_ROWS_MAX = 8
 """Costs up to here are measured row by row, above by doubling."""
@@ -69,11 +71,13 @@ FREE = RowCosts((1,), (1e-12,))
 @dataclass(slots=True)
 class Acceptance:
     """How often the guesses for one sequence were right lately; a guess behind a wrong one was
-    never put to the test."""
+    never put to the test. `trial` are guesses for the tokens from `trial_start` on."""
 
     right: float = RIGHT_AT_FIRST
     checked: float = CHECKED_AT_FIRST
     idle_steps: int = 0
+    trial: list[int] = field(default_factory=list)
+    trial_start: int = 0
 
     @property
     def rate(self) -> float:
@@ -81,15 +85,24 @@ class Acceptance:
         return self.right / self.checked
 
     @property
-    def retries(self) -> bool:
-        """Whether it has gone without a guess for so long that the evidence is stale."""
-        return self.idle_steps >= RETRY_STEPS
+    def wants_trial(self) -> bool:
+        """Whether the evidence is stale."""
+        return self.idle_steps >= TRIAL_STEPS and not self.trial
 
     def note(self, drafted: int, accepted: int) -> None:
         """Takes the outcome of one check."""
         self.right = self.right * KEPT_PER_CHECK + accepted
         self.checked = self.checked * KEPT_PER_CHECK + min(drafted, accepted + 1)
         self.idle_steps = 0
+        self.trial = []
+
+    def pass_step(self, token_ids: Sequence[int]) -> None:
+        """Counts a step, and ends a trial whose places are all known."""
+        self.idle_steps += 1
+        came = token_ids[self.trial_start : self.trial_start + len(self.trial)]
+        if self.trial and len(came) == len(self.trial):
+            agreeing = (ours == theirs for ours, theirs in zip(self.trial, came, strict=True))
+            self.note(len(came), sum(itertools.takewhile(bool, agreeing)))
 
 
 def expected_tokens(rate: float, drafts: int) -> float:
@@ -126,8 +139,8 @@ def draft_lengths(
 
 
 def measure_costs(runner: Runner, clock: Callable[[], float]) -> RowCosts:
-    """Times greedy steps on an idle runner, whose first blocks it overwrites. `clock` returns
-    monotonic seconds. For SmolLM2 on one CPU core that takes a second in int8, two in float32."""
+    """Times steps on an idle runner, whose first blocks it overwrites. `clock` returns monotonic
+    seconds. For SmolLM2 on one CPU core that takes a second in int8, two in float32."""
     table = tuple(range(min(runner.block_count, CONTEXT_TOKENS // BLOCK_TOKENS)))
     rows: list[int] = []
     seconds: list[float] = []
@@ -160,7 +173,8 @@ def _steps(rows: int, table: tuple[int, ...]) -> list[SequenceStep]:
     """One sequence that checks drafts, or above that several that check one draft each."""
     each = rows if rows <= SINGLE_ROWS_MAX else 2
     start = max(0, len(table) * BLOCK_TOKENS - each)
-    samples = (SampleSpec(temperature=0.0),) * each
+    # At a temperature a draw takes about 1 ms of a CPU, which each guess has to pay for.
+    samples = (SampleSpec(temperature=1.0),) * each
     return [
         SequenceStep(f"timing/{n}", (n % 16,) * each, start, table, samples)
         for n in range(rows // each)

@@ -4,6 +4,7 @@ Also checks that the runner answered what it was asked. Pure; used by the engine
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from inference.engine.scheduler import Share
 from inference.engine.sequence import SequenceState
@@ -22,6 +23,13 @@ def sequence_step(share: Share, end_ids: Collection[int]) -> SequenceStep:
         samples=sample_specs(state, share.drafts, end_ids) if share.draws else (),
         pool=state.answer is None,
     )
+
+
+def without_drafts(share: Share) -> Share:
+    """The same share with nothing guessed: a wrong guess may be what cannot be computed, such as a
+    place where grammar and bans leave nothing to draw."""
+    share.state.drafts = []
+    return replace(share, tokens=share.tokens - share.drafts, drafts=0)
 
 
 def check_outputs(shares: Sequence[Share], outputs: Sequence[StepOutput], vocab_size: int) -> None:

@@ -25,7 +25,7 @@ from inference.engine.block_pool import BlockPool
 from inference.engine.counters import EngineCounters
 from inference.engine.deadlines import Deadlines
 from inference.engine.detokenizer import TokenTexts
-from inference.engine.drawing import check_outputs, sequence_step
+from inference.engine.drawing import check_outputs, sequence_step, without_drafts
 from inference.engine.grammar import Grammars, new_matcher
 from inference.engine.progress import embedding_bytes, take_drawn, take_pooled
 from inference.engine.request import RequestState, refused
@@ -121,8 +121,7 @@ class Engine:
         """Computes one step. Requests that the runner raises for end; their neighbours go on."""
         began_s = self._clock()
         finishes = self._expired(began_s)
-        if self._drafter is not None:
-            self._drafter.draft(self._scheduler.decoding())
+        self._draft()
         preemptions = self._scheduler.preemptions
         shares = self._next_shares(began_s)
         if not shares:
@@ -218,6 +217,19 @@ class Engine:
                 )
         return finishes
 
+    def _draft(self) -> None:
+        if self._drafter is None:
+            return
+        states = self._scheduler.decoding()
+        try:
+            self._drafter.draft(states)
+        except Exception:
+            # A process edge, as in `_compute`: no request fails for want of guesses.
+            logger.exception("event=speculation_failed next=without")
+            self._drafter = None
+            for state in states:
+                state.drafts = []
+
     def _next_shares(self, now_s: float) -> list[Share]:
         return self._scheduler.plan()
 
@@ -244,6 +256,8 @@ class Engine:
             check_outputs(shares, outputs, self._runner.vocab_size)
             return list(zip(shares, outputs, strict=True))
         except Exception as error:  # noqa: BLE001  the engine loop is a process edge: it goes on
+            if len(shares) == 1 and shares[0].drafts:
+                return self._compute([without_drafts(shares[0])], finishes)
             if len(shares) == 1:
                 request = self._requests.get(shares[0].state.request.request_id)
                 if request is not None:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from inference.engine.draft_length import (
     FREE,
-    RETRY_DRAFTS_MAX,
-    RETRY_RATE,
+    TRIAL_DRAFTS,
+    TRIAL_RATE,
     Acceptance,
     RowCosts,
     draft_lengths,
@@ -69,23 +69,25 @@ class Speculation:
 
     def draft(self, states: Sequence[SequenceState]) -> None:
         """Sets the drafts of all sequences that decode in the next step."""
-        rates, room = [], []
         for state in states:
             state.drafts = []
-            acceptance = self._acceptances.setdefault(state, Acceptance())
-            acceptance.idle_steps += 1
-            rate, most = acceptance.rate, room_for_drafts(state)
-            if acceptance.retries and rate < RETRY_RATE:
-                rate, most = RETRY_RATE, min(most, RETRY_DRAFTS_MAX)
-            rates.append(rate)
-            room.append(most)
+            self._acceptances.setdefault(state, Acceptance()).pass_step(state.token_ids)
+        rates = [self._acceptances[state].rate for state in states]
+        room = [room_for_drafts(state) for state in states]
         lengths = draft_lengths(rates, room, self._checking, self._drafting)
         wanted = [(s, count) for s, count in zip(states, lengths, strict=True) if count]
-        if not wanted:
+        idle = [
+            s for s, count, most in zip(states, lengths, room, strict=True) if most > count == 0
+        ]
+        tried = self._worth_a_trial(idle, len(states))
+        if not (wanted or tried):
             return
-        self._source.propose(wanted)
-        for state, count in wanted:
-            assert len(state.drafts) <= count
+        self._source.propose([*wanted, *((state, TRIAL_DRAFTS) for state in tried)])
+        for state in tried:
+            acceptance = self._acceptances[state]
+            acceptance.trial, acceptance.trial_start = state.drafts, len(state.token_ids)
+            state.drafts = []
+        for state, _ in wanted:
             del state.drafts[possible(state, self._end_ids) :]
 
     def checked(self, state: SequenceState, drafted: int, accepted: int) -> None:
@@ -96,6 +98,15 @@ class Speculation:
         """Drops what is kept of a sequence."""
         self._acceptances.pop(state, None)
         self._source.forget(state)
+
+    def _worth_a_trial(self, idle: Sequence[SequenceState], running: int) -> list[SequenceState]:
+        stale = [state for state in idle if self._acceptances[state].wants_trial]
+        if not stale:
+            return []
+        hopes = draft_lengths(
+            [TRIAL_RATE] * running, [TRIAL_DRAFTS] * running, self._checking, self._drafting
+        )
+        return stale if any(hopes) else []
 
 
 def room_for_drafts(state: SequenceState) -> int:

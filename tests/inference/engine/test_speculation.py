@@ -15,12 +15,13 @@ from inference.contracts import (
     GrammarKind,
     SamplingParams,
 )
+from inference.engine.draft_length import RowCosts
 from inference.engine.grammar import GrammarMatcher
 from inference.engine.ngram_drafts import NgramDrafts
 from inference.engine.scheduler import SchedulerLimits
 from inference.engine.sequence import SequenceState
-from inference.engine.speculation import Drafter
-from inference.engine.step import SampleSpec
+from inference.engine.speculation import Drafter, Speculation
+from inference.engine.step import SampleSpec, SequenceStep, StepOutput
 from tests.inference.engine.drafting import Eager, Guesses
 from tests.inference.engine.driving import Answers, advance, make_engine, request, run_to_end
 from tests.inference.engine.stub_runner import ByteTokens, StubRunner, expected_output
@@ -376,6 +377,74 @@ def test_nothing_is_guessed_where_grammar_and_minimum_could_leave_nothing_to_dra
         if len(step.samples) > 1
     )
     assert first_drafted == 8
+
+
+def test_guessing_stops_where_the_text_is_new_and_starts_again_where_it_repeats() -> None:
+    new = bytes(range(100, 240))
+    text = new[:70] + b"tick tock " * 12
+    runner = StubRunner(vocab_size=256, script=scripted(text))
+    guesses = following(b"x" * 70 + text[70:])
+    costs = RowCosts((1, 9), (1.0, 2.0))
+    engine = make_engine(
+        runner,
+        texts=ByteTokens(),
+        drafter=Speculation(Guesses(guesses), end_ids=(), checking=costs),
+    )
+    assert engine.submit(GenerationRequest("r", ((1,),), SamplingParams(max_tokens=190))) is None
+
+    answers = run_to_end(engine)
+
+    assert answers.token_ids["r"] == list(text)
+    drafts_at = {
+        step.samples[0].position: len(step.samples) - 1 for steps in runner.steps for step in steps
+    }
+    assert sum(drafts_at.get(position, 0) for position in range(10)) > 0
+    assert sum(drafts_at.get(position, 0) for position in range(10, 70)) == 0
+    assert engine.stats().accepted_tokens > 60
+
+
+class Fragile(StubRunner):
+    """Cannot compute a step that checks token 99, as a grammar may leave nothing to draw there."""
+
+    def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
+        if any(99 in step.token_ids for step in steps):
+            raise RuntimeError("nothing is left to draw")
+        return super().execute(steps)
+
+
+def test_a_guess_that_cannot_be_computed_fails_nobody() -> None:
+    prompts = {"a": [1, 2], "b": [3, 4]}
+    assert not any(99 in expected_output(prompt, 20) for prompt in prompts.values())
+    runner = Fragile()
+    engine = make_engine(runner, drafter=Eager(Guesses(lambda _state, _count: [99])))
+    for name, prompt in prompts.items():
+        assert engine.submit(request(name, prompt, 20)) is None
+
+    answers = run_to_end(engine)
+
+    for name, prompt in prompts.items():
+        assert answers.finishes[name].reason is FinishReason.LENGTH
+        assert answers.token_ids[name] == expected_output(prompt, 20)
+    assert engine.stats().drafted_tokens == 0
+
+
+def test_a_source_that_fails_is_asked_no_more_and_fails_nobody() -> None:
+    asked = []
+
+    def fails_late(state: SequenceState, count: int) -> list[int]:
+        asked.append(state)
+        if len(asked) > 2:
+            raise RuntimeError("no memory")
+        return oracle(state, count)
+
+    engine = make_engine(StubRunner(), drafter=Eager(Guesses(fails_late)))
+    for name in ("a", "b"):
+        assert engine.submit(request(name, [5, 6], 30)) is None
+
+    answers = run_to_end(engine)
+
+    assert len(asked) == 3
+    assert answers.token_ids["a"] == answers.token_ids["b"] == expected_output([5, 6], 30)
 
 
 def test_lookup_speeds_up_an_answer_that_repeats() -> None:

@@ -11,7 +11,7 @@ from inference.engine.draft_length import (
     DRAFTS_MAX,
     FREE,
     GAIN_MIN,
-    RETRY_STEPS,
+    TRIAL_STEPS,
     Acceptance,
     RowCosts,
     draft_lengths,
@@ -115,14 +115,19 @@ def test_guesses_behind_a_wrong_one_are_no_evidence() -> None:
     assert one == seven
 
 
-def test_acceptance_is_stale_after_some_steps_without_guesses() -> None:
-    acceptance = Acceptance(idle_steps=RETRY_STEPS - 1)
-    before = acceptance.retries
-    acceptance.idle_steps += 1
-    after = acceptance.retries
-    acceptance.note(1, 0)
+def test_a_trial_is_compared_with_what_comes_once_all_of_it_is_there() -> None:
+    acceptance = Acceptance(right=0.0, checked=1.0, idle_steps=TRIAL_STEPS)
+    wanted = acceptance.wants_trial
+    acceptance.trial, acceptance.trial_start = [7, 8, 9], 2
+    acceptance.pass_step([1, 2, 7, 8])
+    early = acceptance.rate
+    acceptance.pass_step([1, 2, 7, 8, 4, 5])
 
-    assert (before, after, acceptance.retries) == (False, True, False)
+    assert wanted
+    assert early == 0.0
+    assert acceptance.rate == pytest.approx(2 / 3.8)
+    assert not acceptance.wants_trial
+    assert acceptance.trial == []
 
 
 def test_costs_between_measured_rows_lie_between_and_beyond_them_grow() -> None:
