@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+STORED_MAX = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}
+"""The largest number of each quantized format; symmetric, so int8 leaves -128 out."""
+
 
 @dataclass(frozen=True, slots=True)
 class KvLayer:

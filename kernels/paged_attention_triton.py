@@ -1,208 +1,279 @@
-"""Paged attention on GPU: one Triton kernel for prefill, decode and every mixture of them.
+"""Paged attention on GPU: prefill, decode and every mixture of them through one Triton kernel.
 
-A program computes a tile of one sequence's queries for one KV head; the query heads that share that
-head are rows of the same tile, so keys are read once for all of them. Checked against the reference
-in Triton's interpreter and compiled to sm_90 in the tests; the runner calls it on CUDA.
+The runner makes one plan per step and calls it for each layer; `StaticDecode` is the plan whose
+buffers never move, for steps captured as CUDA graphs. Values are checked against the reference in
+Triton's interpreter, and each shipped configuration is compiled for sm_80 and sm_90 in the tests.
 """
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import triton
 import triton.language as tl
 
+from kernels.kv_layer import KvLayer
 from kernels.paged_attention import Attend, AttentionBatch, check_attention_shapes
+from kernels.paged_attention_kernels import combine_splits_kernel, paged_attention_kernel
+from kernels.paged_attention_plan import (
+    Card,
+    TileShape,
+    cut,
+    split_tokens,
+    splits_max,
+    tile_shapes,
+)
 
 HEAD_SIZES = (16, 32, 64, 128)
-
-
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
-def paged_attention_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
-    query,
-    key_pool,
-    value_pool,
-    output,
-    query_starts,
-    context_lengths,
-    block_tables,
-    tile_sequences,
-    tile_offsets,
-    scale_log2,
-    query_token_stride,
-    query_head_stride,
-    pool_head_stride,
-    pool_block_stride,
-    table_stride,
-    sharing: tl.constexpr,
-    head_size: tl.constexpr,
-    block_tokens: tl.constexpr,
-    tile_tokens: tl.constexpr,
-    tile_rows: tl.constexpr,
-    round_keys: tl.constexpr,
-):
-    """Flash attention (Dao 2023) over keys found through a block table, in base-2 exponentials."""
-    tile = tl.program_id(0)
-    kv_head = tl.program_id(1)
-    sequence = tl.load(tile_sequences + tile)
-    offset = tl.load(tile_offsets + tile)
-    start = tl.load(query_starts + sequence)
-    queries = tl.load(query_starts + sequence + 1) - start
-    context = tl.load(context_lengths + sequence)
-
-    rows = tl.arange(0, tile_rows)
-    sizes = tl.arange(0, head_size)
-    tokens = offset + rows // sharing
-    heads = kv_head * sharing + rows % sharing
-    is_query = (rows < tile_tokens * sharing) & (tokens < queries)
-    query_rows = (start + tokens).to(tl.int64) * query_token_stride + heads * query_head_stride
-    tile_query = tl.load(
-        query + query_rows[:, None] + sizes[None, :], mask=is_query[:, None], other=0.0
-    )
-    positions = context - queries + tokens
-    visible_keys = tl.minimum(context, context - queries + offset + tile_tokens)
-
-    # Every row sees at least key 0, in the first round: the maximum is finite from then on.
-    row_max = tl.full([tile_rows], float("-inf"), tl.float32)
-    row_sum = tl.zeros([tile_rows], tl.float32)
-    weighted = tl.zeros([tile_rows, head_size], tl.float32)
-    for first in range(0, visible_keys, round_keys):
-        keys = first + tl.arange(0, round_keys)
-        is_key = keys < visible_keys
-        blocks = tl.load(
-            block_tables + sequence * table_stride + keys // block_tokens, mask=is_key, other=0
-        )
-        key_rows = (
-            kv_head * pool_head_stride
-            + blocks.to(tl.int64) * pool_block_stride
-            + (keys % block_tokens) * head_size
-        )
-        places = key_rows[:, None] + sizes[None, :]
-        tile_keys = tl.load(key_pool + places, mask=is_key[:, None], other=0.0)
-        tile_values = tl.load(value_pool + places, mask=is_key[:, None], other=0.0)
-        scores = tl.dot(tile_query, tl.trans(tile_keys), input_precision="ieee") * scale_log2
-        sees = is_key[None, :] & (keys[None, :] <= positions[:, None])
-        scores = tl.where(sees, scores, float("-inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, 1))
-        weights = tl.exp2(scores - new_max[:, None])
-        shrink = tl.exp2(row_max - new_max)
-        row_sum = row_sum * shrink + tl.sum(weights, 1)
-        weighted = weighted * shrink[:, None] + tl.dot(
-            weights.to(tile_values.dtype), tile_values, input_precision="ieee"
-        )
-        row_max = new_max
-
-    # The output has the queries' shape but not their strides: it is contiguous.
-    output_heads = tl.num_programs(1) * sharing
-    output_rows = ((start + tokens).to(tl.int64) * output_heads + heads) * head_size
-    tl.store(
-        output + output_rows[:, None] + sizes[None, :],
-        (weighted / row_sum[:, None]).to(output.dtype.element_ty),
-        mask=is_query[:, None],
-    )
+QUERY_TYPES = {
+    torch.float32: tl.float32,
+    torch.bfloat16: tl.bfloat16,
+    torch.float16: tl.float16,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class TileShape:
-    """How the kernel cuts its work: `tokens` queries of one sequence, `keys` read per round.
+class _Tiles:
+    """A `TileGroup` on the device; `splits` 1 means that tiles write the output themselves."""
 
-    `rows` is tokens * sharing rounded up to a power of two, at least the 16 of a tensor-core tile.
+    shape: TileShape
+    sequences: torch.Tensor
+    offsets: torch.Tensor
+    queries_max: int
+    splits: int
+    split_tokens: torch.Tensor
+
+
+def card_of(device: torch.device) -> Card:
+    """What the plans need to know of a device; any CPU passes for a small card."""
+    if device.type != "cuda":
+        return Card(processors=8, native_float8=False)
+    properties = torch.cuda.get_device_properties(device)
+    return Card(
+        processors=properties.multi_processor_count,
+        native_float8=(properties.major, properties.minor) >= (8, 9),
+    )
+
+
+def plan_triton_attention(
+    batch: AttentionBatch, device: torch.device, card: Card | None = None
+) -> Attend:
+    """Cuts a step into tiles once; the result launches the kernels for each layer.
+
+    `batch` is on the CPU, where its values are looked at without waiting for the device. Sequences
+    with long contexts are split over the whole card. `card` is the device's own unless given.
+    Raises ValueError, when called, for shapes and layouts that the kernels cannot read.
     """
-
-    tokens: int
-    rows: int
-    keys: int
-    warps: int
-
-
-def tile_shape(sharing: int, query_tokens_max: int) -> TileShape:
-    """The shape for a step whose longest sequence share has `query_tokens_max` tokens.
-
-    Chosen as the widest that spill no register on sm_90 in float32 with heads of 128.
-    """
-    rows = max(16, _power_of_two_from(sharing))
-    if query_tokens_max == 1:
-        return TileShape(tokens=1, rows=rows, keys=32, warps=4)
-    rows = max(64, rows)
-    return TileShape(tokens=rows // sharing, rows=rows, keys=16, warps=8)
-
-
-def plan_triton_attention(batch: AttentionBatch, device: torch.device) -> Attend:
-    """Cuts a step into tiles once; the result launches the kernel for each layer.
-
-    `batch` is on the CPU, where its values are looked at without waiting for the device.
-    """
-    starts = batch.query_starts.tolist()
-    counts = [last - first for first, last in itertools.pairwise(starts)]
+    card = card or card_of(device)
+    counts = [last - first for first, last in itertools.pairwise(batch.query_starts.tolist())]
+    contexts = batch.context_lengths.tolist()
     on_device = AttentionBatch(
         batch.query_starts.to(device),
         batch.context_lengths.to(device),
         batch.block_tables.contiguous().to(device),
     )
-    tiles: dict[int, tuple[TileShape, torch.Tensor, torch.Tensor]] = {}
+    groups: dict[tuple[int, int, int], list[_Tiles]] = {}
 
-    def attend(
-        query: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor
-    ) -> torch.Tensor:
-        check_attention_shapes(query, key_pool, value_pool, on_device)
-        _check_layout(query, key_pool, value_pool)
-        _, heads, head_size = query.shape
-        sharing = heads // key_pool.shape[0]
-        if sharing not in tiles:
-            tiles[sharing] = _tiles(counts, tile_shape(sharing, max(counts)), device)
-        shape, sequences, offsets = tiles[sharing]
+    def attend(query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
+        check_attention_shapes(query, layer, on_device)
+        _check_layout(query, layer)
+        key = (query.shape[1] // layer.kv_heads, layer.kv_heads, query.element_size())
+        if key not in groups:
+            groups[key] = _groups(counts, contexts, *key, card, device)
         output = query.new_empty(query.shape)
-        paged_attention_kernel[(sequences.shape[0], key_pool.shape[0])](
-            query,
-            key_pool,
-            value_pool,
-            output,
-            on_device.query_starts,
-            on_device.context_lengths,
-            on_device.block_tables,
-            sequences,
-            offsets,
-            math.log2(math.e) / math.sqrt(head_size),
-            query.stride(0),
-            query.stride(1),
-            key_pool.stride(0),
-            key_pool.stride(1),
-            on_device.block_tables.stride(0),
-            sharing=sharing,
-            head_size=head_size,
-            block_tokens=key_pool.shape[2],
-            tile_tokens=shape.tokens,
-            tile_rows=shape.rows,
-            round_keys=shape.keys,
-            num_warps=shape.warps,
-        )
+        for tiles in groups[key]:
+            _launch(query, layer, output, on_device, tiles, card)
         return output
 
     return attend
 
 
-def _tiles(
-    counts: list[int], shape: TileShape, device: torch.device
-) -> tuple[TileShape, torch.Tensor, torch.Tensor]:
-    places = [
-        (sequence, offset)
-        for sequence, count in enumerate(counts)
-        for offset in range(0, count, shape.tokens)
-    ]
-    sequences, offsets = torch.tensor(places, dtype=torch.int32).T.contiguous().to(device)
-    return shape, sequences, offsets
+class StaticDecode:
+    """Attention of a decode step whose tensors never move: what a CUDA graph may capture.
+
+    It covers `sequences` rows of one query each. The grid depends on that number and on the longest
+    context a table can name, never on a step's values: a program beyond its sequence's context
+    ends at once. Per step: `update` copies the new lengths and tables into place, then the graph is
+    replayed. Rows without a sequence have no context and come out as zeros. What is allocated
+    inside a call (output, parts of splits) comes from the graph's own pool during capture.
+    """
+
+    def __init__(
+        self,
+        *,
+        sequences: int,
+        blocks_max: int,
+        block_tokens: int,
+        kv_heads: int,
+        device: torch.device,
+        card: Card | None = None,
+    ) -> None:
+        """Reserves the buffers: `sequences` tables of `blocks_max` blocks, all empty."""
+        self._card = card or card_of(device)
+        self._kv_heads = kv_heads
+        context_max = blocks_max * block_tokens
+        self._splits = min(
+            splits_max(sequences, kv_heads, self._card),
+            -(-context_max // self._card.split_tokens_min),
+        )
+        self._batch = AttentionBatch(
+            torch.arange(sequences + 1, dtype=torch.int32, device=device),
+            torch.zeros(sequences, dtype=torch.int32, device=device),
+            torch.zeros((sequences, blocks_max), dtype=torch.int32, device=device),
+        )
+        self._offsets = torch.zeros(sequences, dtype=torch.int32, device=device)
+        self._split_tokens = torch.full((1,), context_max, dtype=torch.int32, device=device)
+
+    def update(self, batch: AttentionBatch) -> None:
+        """Takes the sequences of a step, one query each, from the CPU; at most as many as reserved.
+
+        Enqueues copies and waits for none of them.
+        """
+        sequences, width = batch.block_tables.shape
+        reserved, width_max = self._batch.block_tables.shape
+        if sequences > reserved or width > width_max:
+            raise ValueError(f"{sequences} tables of {width} blocks exceed the reserved buffers")
+        if batch.query_starts.tolist() != list(range(sequences + 1)):
+            raise ValueError("a decode step has one query per sequence")
+        contexts = torch.zeros(reserved, dtype=torch.int32)
+        contexts[:sequences] = batch.context_lengths
+        length = split_tokens(contexts.tolist(), self._kv_heads, self._splits, self._card)
+        self._batch.context_lengths.copy_(contexts, non_blocking=True)
+        self._batch.block_tables[:sequences, :width].copy_(batch.block_tables, non_blocking=True)
+        self._split_tokens.copy_(torch.tensor([length], dtype=torch.int32), non_blocking=True)
+
+    def __call__(self, query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
+        """An `Attend` for [sequences, heads, head_size]."""
+        check_attention_shapes(query, layer, self._batch)
+        _check_layout(query, layer)
+        if query.shape[0] != self._offsets.shape[0] or layer.kv_heads != self._kv_heads:
+            raise ValueError(f"query {query.shape} is not what the buffers were reserved for")
+        few, _ = tile_shapes(query.shape[1] // layer.kv_heads, query.element_size())
+        output = query.new_empty(query.shape)
+        tiles = _Tiles(
+            few, self._batch.query_starts, self._offsets, 1, self._splits, self._split_tokens
+        )
+        _launch(query, layer, output, self._batch, tiles, self._card)
+        return output
 
 
-def _check_layout(query: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
+def _groups(
+    counts: Sequence[int],
+    contexts: Sequence[int],
+    sharing: int,
+    kv_heads: int,
+    element_bytes: int,
+    card: Card,
+    device: torch.device,
+) -> list[_Tiles]:
+    shapes = tile_shapes(sharing, element_bytes)
+    on_device = []
+    for group in cut(counts, contexts, kv_heads=kv_heads, shapes=shapes, card=card):
+        places = torch.tensor(group.places, dtype=torch.int32).T.contiguous().to(device)
+        length = torch.tensor([group.split_tokens], dtype=torch.int32).to(device)
+        on_device.append(
+            _Tiles(group.shape, places[0], places[1], group.queries_max, group.splits, length)
+        )
+    return on_device
+
+
+def _launch(
+    query: torch.Tensor,
+    layer: KvLayer,
+    output: torch.Tensor,
+    batch: AttentionBatch,
+    tiles: _Tiles,
+    card: Card,
+) -> None:
+    _, heads, head_size = query.shape
+    shape, splits, kv_heads = tiles.shape, tiles.splits, layer.kv_heads
+    count = tiles.offsets.shape[0]
+    keys, values = (_readable(pool, card) for pool in (layer.keys, layer.values))
+    # Without splits nothing is written there, and the output stands in.
+    partials = log_sums = output
+    if splits > 1:
+        parts = (count, kv_heads, splits, shape.rows)
+        partials = query.new_empty((*parts, head_size), dtype=torch.float32)
+        log_sums = query.new_empty(parts, dtype=torch.float32)
+    cut_of_tiles = {
+        "sharing": heads // kv_heads,
+        "head_size": head_size,
+        "tile_tokens": shape.tokens,
+        "tile_rows": shape.rows,
+    }
+    paged_attention_kernel[(count, kv_heads, splits)](
+        query,
+        keys,
+        values,
+        layer.key_scales,
+        layer.value_scales,
+        output,
+        partials,
+        log_sums,
+        batch.query_starts,
+        batch.context_lengths,
+        batch.block_tables,
+        tiles.sequences,
+        tiles.offsets,
+        tiles.split_tokens,
+        math.log2(math.e) / math.sqrt(head_size),
+        query.stride(0),
+        query.stride(1),
+        keys.stride(0),
+        keys.stride(1),
+        0 if layer.key_scales is None else layer.key_scales.stride(0),
+        batch.block_tables.stride(0),
+        block_tokens=layer.block_tokens,
+        round_keys=shape.keys,
+        value_type=value_type(query.dtype, quantized=layer.key_scales is not None),
+        split=splits > 1,
+        num_warps=shape.warps,
+        num_stages=shape.stages,
+        **cut_of_tiles,
+    )
+    if splits == 1:
+        return
+    rows = min(shape.tokens, tiles.queries_max) * (heads // kv_heads)
+    combine_splits_kernel[(count, kv_heads, rows)](
+        partials,
+        log_sums,
+        output,
+        batch.query_starts,
+        batch.context_lengths,
+        tiles.sequences,
+        tiles.offsets,
+        tiles.split_tokens,
+        splits,
+        splits_padded=1 << (splits - 1).bit_length(),
+        num_warps=4,
+        **cut_of_tiles,
+    )
+
+
+def value_type(query_type: torch.dtype, *, quantized: bool) -> tl.dtype:
+    """In what the weights multiply the values: float16 weights times scales would underflow."""
+    if quantized and query_type is torch.float16:
+        return tl.bfloat16
+    return QUERY_TYPES[query_type]
+
+
+def _readable(pool: torch.Tensor, card: Card) -> torch.Tensor:
+    if pool.dtype is torch.float8_e4m3fn and not card.native_float8:
+        return pool.view(torch.uint8)
+    return pool
+
+
+def _check_layout(query: torch.Tensor, layer: KvLayer) -> None:
     head_size = query.shape[2]
     if head_size not in HEAD_SIZES:
         raise ValueError(f"head size {head_size} is not one of {HEAD_SIZES}")
-    if query.stride(2) != 1 or key_pool.stride() != value_pool.stride():
+    if query.dtype not in QUERY_TYPES:
+        raise ValueError(f"queries of {query.dtype} are not computed here")
+    if query.stride(2) != 1 or layer.keys.stride() != layer.values.stride():
         raise ValueError("heads must be contiguous and both pools laid out alike")
-    if key_pool.stride()[2:] != (head_size, 1):
+    if layer.keys.stride()[2:] != (head_size, 1):
         raise ValueError("the tokens of a block must be contiguous")
-
-
-def _power_of_two_from(count: int) -> int:
-    return 1 << (count - 1).bit_length()
+    for scales in (layer.key_scales, layer.value_scales):
+        if scales is not None and scales.stride()[1:] != (layer.block_tokens, 1):
+            raise ValueError("the scales of a head must be contiguous")

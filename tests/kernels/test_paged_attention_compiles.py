@@ -1,29 +1,58 @@
-"""Every shipped shape of the Triton kernel compiles for sm_90 and keeps to registers."""
+"""Every shipped shape of the attention kernels compiles for sm_80 and sm_90 without spilling."""
 
-import re
-import subprocess
-from pathlib import Path
+import itertools
 
 import pytest
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+import torch
 
-from kernels.paged_attention_triton import TileShape, paged_attention_kernel, tile_shape
+from kernels.paged_attention_kernels import combine_splits_kernel, paged_attention_kernel
+from kernels.paged_attention_plan import SPLITS_MAX, TileShape, tile_shapes
+from kernels.paged_attention_triton import value_type
+from tests.kernels.compiled import CAPABILITIES, Occupied, compiled
 
-SHARED_BYTES_MAX = 64 * 1024
-"""A quarter of an sm_90 multiprocessor's, so that three programs fit on one."""
-POINTERS = ("query", "key_pool", "value_pool", "output")
-INTEGER_POINTERS = (
+SHARED_BYTES_MAX = 80 * 1024
+"""Half of an A100 multiprocessor's, a third of an H200's: several programs fit on one."""
+STACK_BYTES_MAX = 8
+"""Two registers, which ptxas gives away in float32 to fit one more program."""
+ELEMENTS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+INTEGERS = (
     "query_starts", "context_lengths", "block_tables", "tile_sequences", "tile_offsets",
+    "split_tokens",
 )  # fmt: skip
-PTXAS = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+WHOLE, SPLIT = False, True
+COMMON = [
+    ("bf16", "bf16", 4, 128, SPLIT),
+    ("bf16", "i8", 4, 128, SPLIT),
+    ("bf16", "fp8", 4, 128, WHOLE),
+    ("fp32", "fp32", 3, 64, SPLIT),
+]
+WIDEST = [
+    configuration
+    for configuration in itertools.product(
+        ("fp32", "bf16", "fp16"),
+        ("same", "i8", "fp8"),
+        (1, 3, 4, 8, 32),
+        (64, 128),
+        (WHOLE, SPLIT),
+    )
+    if configuration not in COMMON
+]
 
 
-def compiled(
-    element: str, sharing: int, head_size: int, shape: TileShape
-) -> triton.compiler.CompiledKernel:
-    """The kernel for sm_90 with arguments as the wrapper passes them."""
+def attention_compiled(
+    element: str,
+    stored: str,
+    sharing: int,
+    head_size: int,
+    *,
+    split: bool,
+    shape: TileShape,
+    capability: int,
+) -> Occupied:
+    """The kernel with arguments as the wrapper passes them."""
+    pool = {"same": element, "fp8": "fp8e4nv" if capability >= 89 else "u8"}.get(stored, stored)
+    quantized = stored in ("i8", "fp8")
+    query_type = ELEMENTS[element]
     constants = {
         "sharing": sharing,
         "head_size": head_size,
@@ -31,49 +60,77 @@ def compiled(
         "tile_tokens": shape.tokens,
         "tile_rows": shape.rows,
         "round_keys": shape.keys,
+        "value_type": value_type(query_type, quantized=quantized),
+        "split": split,
     }
-    types = dict.fromkeys(paged_attention_kernel.arg_names, "i32")
-    types |= dict.fromkeys(POINTERS, f"*{element}") | dict.fromkeys(INTEGER_POINTERS, "*i32")
-    types |= {"scale_log2": "fp32"} | dict.fromkeys(constants, "constexpr")
-    return triton.compile(
-        ASTSource(paged_attention_kernel, signature=types, constexprs=constants),
-        target=GPUTarget("cuda", 90, 32),
-        options={"num_warps": shape.warps},
+    types = {"query": f"*{element}:16", "output": f"*{element}:16", "scale_log2": "fp32"}
+    types |= {"key_pool": f"*{pool}:16", "value_pool": f"*{pool}:16", "table_stride": "i32"}
+    types |= dict.fromkeys(("partials", "log_sums"), "*fp32:16")
+    types |= dict.fromkeys(INTEGERS, "*i32:16")
+    if quantized:
+        types |= dict.fromkeys(("key_scales", "value_scales"), "*fp32:16")
+    else:
+        constants |= dict.fromkeys(("key_scales", "value_scales"))
+    strides = set(paged_attention_kernel.arg_names) - set(types) - set(constants)
+    return compiled(
+        paged_attention_kernel,
+        types=types | dict.fromkeys(strides, "i32:16"),
+        constants=constants,
+        capability=capability,
+        warps=shape.warps,
+        stages=shape.stages,
     )
 
 
-@pytest.mark.parametrize("element", ["fp32", "bf16"])
-@pytest.mark.parametrize(("sharing", "head_size"), [(3, 64), (4, 128)])
-@pytest.mark.parametrize("query_tokens_max", [1, 256], ids=["decode", "prefill"])
-def test_the_kernel_spills_nothing_and_leaves_room_in_shared_memory(
-    element: str,
-    sharing: int,
-    head_size: int,
-    query_tokens_max: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def check_occupation(
+    element: str, stored: str, sharing: int, head_size: int, split: bool, capability: int
 ) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    kernel = compiled(element, sharing, head_size, tile_shape(sharing, query_tokens_max))
-    ptx = tmp_path / "kernel.ptx"
-    ptx.write_text(kernel.asm["ptx"])
+    """Both shapes of one configuration."""
+    for shape in tile_shapes(sharing, ELEMENTS[element].itemsize):
+        occupied = attention_compiled(
+            element, stored, sharing, head_size, split=split, shape=shape, capability=capability
+        )
 
-    report = subprocess.run(
-        [PTXAS, "-v", "--gpu-name=sm_90a", ptx, "-o", tmp_path / "kernel.cubin"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stderr
-
-    spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", report)
-    assert spilled == ["0", "0"]
-    assert 0 < kernel.metadata.shared <= SHARED_BYTES_MAX
+        assert occupied.stack_bytes <= STACK_BYTES_MAX
+        assert 0 < occupied.shared_bytes <= SHARED_BYTES_MAX
 
 
-@pytest.mark.parametrize("sharing", [1, 2, 3, 4, 8, 16, 32])
-@pytest.mark.parametrize("query_tokens_max", [1, 2, 256])
-def test_a_tile_holds_its_rows(sharing: int, query_tokens_max: int) -> None:
-    shape = tile_shape(sharing, query_tokens_max)
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("element", "stored", "sharing", "head_size", "split"), COMMON)
+def test_attention_spills_nothing_and_leaves_room_in_shared_memory(
+    element: str, stored: str, sharing: int, head_size: int, split: bool, capability: int
+) -> None:
+    check_occupation(element, stored, sharing, head_size, split, capability)
 
-    assert 1 <= shape.tokens * sharing <= shape.rows
-    assert shape.rows & (shape.rows - 1) == 0
+
+@pytest.mark.long
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("element", "stored", "sharing", "head_size", "split"), WIDEST)
+def test_attention_spills_nothing_in_any_configuration(
+    element: str, stored: str, sharing: int, head_size: int, split: bool, capability: int
+) -> None:
+    check_occupation(element, stored, sharing, head_size, split, capability)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("splits_padded", [2, SPLITS_MAX])
+def test_combining_splits_spills_nothing(splits_padded: int, capability: int) -> None:
+    _, shape = tile_shapes(4, 2)
+    integers = (*INTEGERS[:2], *INTEGERS[3:])
+
+    occupied = compiled(
+        combine_splits_kernel,
+        types={"partials": "*fp32:16", "log_sums": "*fp32:16", "output": "*bf16:16"}
+        | dict.fromkeys(integers, "*i32:16")
+        | {"splits": "i32"},
+        constants={
+            "sharing": 4,
+            "head_size": 128,
+            "tile_tokens": shape.tokens,
+            "tile_rows": shape.rows,
+            "splits_padded": splits_padded,
+        },
+        capability=capability,
+    )
+
+    assert occupied.stack_bytes == 0
