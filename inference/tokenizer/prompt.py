@@ -6,8 +6,9 @@ torch. One instance serves all threads: nothing changes after construction.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NoReturn
 
 from jinja2 import TemplateError
@@ -38,11 +39,18 @@ class ChatMessage:
     content: str
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class PromptEncoder:
     """Encodes prompts for one bundle. Thread-safe."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        """Reads the bundle's files; raises BundleInvalid when the template does not parse."""
+    def __init__(self, bundle: Bundle, *, now: Callable[[], datetime] = _now) -> None:
+        """Reads the bundle's files; raises BundleInvalid when the template does not parse.
+
+        `now` is the time that templates write into their system prompts.
+        """
         self._bos_id = bundle.bos_id
         self._tokenizer = Tokenizer.from_file(str(bundle.folder / TOKENIZER_FILE))
         self._tokenizer.encode_special_tokens = True
@@ -71,6 +79,7 @@ class PromptEncoder:
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda pattern: now().strftime(pattern)
         try:
             self._template = environment.from_string(self._template_source)
         except TemplateError as error:

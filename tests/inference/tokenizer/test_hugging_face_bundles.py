@@ -1,6 +1,7 @@
 """Hugging Face folders become bundles that encode as their own tokenizer does, or are refused."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,16 @@ def test_templates_may_break_off_loops_and_ask_for_tools(tmp_path: Path) -> None
     ids = encoder.encode_chat([ChatMessage("user", "an"), ChatMessage("user", "a")])
 
     assert ids == TOKENIZER.encode("an").ids
+
+
+def test_templates_may_write_the_date(tmp_path: Path) -> None:
+    template = "{{ strftime_now('%d %b %Y') }}"
+    bundle = build(tmp_path, tokenizer_config={"chat_template": template})
+    encoder = PromptEncoder(bundle, now=lambda: datetime(2031, 2, 3, tzinfo=UTC))
+
+    ids = encoder.encode_chat([ChatMessage("user", "an")])
+
+    assert ids == TOKENIZER.encode("03 Feb 2031").ids
 
 
 @pytest.mark.parametrize(
