@@ -17,8 +17,9 @@ from kernels.normalization_triton import (
 from tests.kernels.compiled import CAPABILITIES, compiled
 from tests.kernels.interpreted import interpreted
 
-STEPS_MAX = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.0}
-"""Largest error in steps of each dtype; the interpreter cuts bfloat16 off where a GPU rounds."""
+STEPS_MAX = {"interface": 32.0, "float32": 4.0, "bfloat16": 1.0, "float16": 1.0}
+"""Largest error in steps of each dtype. Through the interface both sides round, also before the
+differences of a rotation."""
 
 
 def test_the_triton_kernels_agree_with_the_references() -> None:
@@ -30,7 +31,7 @@ def test_the_triton_kernels_agree_with_the_references() -> None:
         if error > next((steps for name, steps in STEPS_MAX.items() if name in case), 0.0)
     }
     assert excessive == {}
-    assert len(errors) == 3 * 4 * 5 + 2
+    assert len(errors) == 7 + 3 * 4 * 5 + 2
 
 
 def test_the_references_are_those_of_torch() -> None:
