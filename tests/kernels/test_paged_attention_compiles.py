@@ -21,21 +21,18 @@ INTEGERS = (
 )  # fmt: skip
 WHOLE, SPLIT = False, True
 COMMON = [
-    ("bf16", "bf16", 4, 128, SPLIT),
+    ("bf16", "same", 4, 128, SPLIT),
     ("bf16", "i8", 4, 128, SPLIT),
     ("bf16", "fp8", 4, 128, WHOLE),
-    ("fp32", "fp32", 3, 64, SPLIT),
+    ("fp32", "same", 3, 64, SPLIT),
 ]
 WIDEST = [
-    configuration
-    for configuration in itertools.product(
-        ("fp32", "bf16", "fp16"),
-        ("same", "i8", "fp8"),
-        (1, 3, 4, 8, 32),
-        (64, 128),
-        (WHOLE, SPLIT),
+    (*formats, sharing, *size_and_split)
+    for formats, sharing, size_and_split in itertools.product(
+        itertools.product(("fp32", "bf16", "fp16"), ("same", "i8", "fp8")),
+        (1, 8, 32),
+        ((64, SPLIT), (128, WHOLE)),
     )
-    if configuration not in COMMON
 ]
 
 
