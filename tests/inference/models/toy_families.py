@@ -113,11 +113,11 @@ def family_tensors(toy: Toy) -> dict[str, torch.Tensor]:
     fields, head = toy.fields, toy.head_size
     q_rows, kv_rows = (fields[f"num_{kind}_heads"] * head for kind in ("attention", "key_value"))
     sizes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (VOCABULARY, HIDDEN),
+        "model.embed_tokens.weight": (fields["vocab_size"], HIDDEN),
         "model.norm.weight": (HIDDEN,),
     }
     if not fields.get("tie_word_embeddings"):
-        sizes["lm_head.weight"] = (VOCABULARY, HIDDEN)
+        sizes["lm_head.weight"] = (fields["vocab_size"], HIDDEN)
     for layer in range(LAYERS):
         attention, mlp = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
         for name, rows in (("q", q_rows), ("k", kv_rows), ("v", kv_rows)):
