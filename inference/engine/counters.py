@@ -49,6 +49,8 @@ class EngineCounters:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.prompt_tokens = 0
+        self.prompt_tokens_cached = 0
         self.generated_tokens = 0
         self.drafted_tokens = 0
         self.accepted_tokens = 0
@@ -59,6 +61,11 @@ class EngineCounters:
     def observe(self, name: str, value: float, count: int = 1) -> None:
         """Adds `count` equal observations to the histogram of that name (a key of BOUNDS)."""
         self._observations[name].add(value, count)
+
+    def prompt_started(self, tokens: int, cached_tokens: int) -> None:
+        """Takes note of a prompt that is computed for the first time, for all its choices."""
+        self.prompt_tokens += tokens
+        self.prompt_tokens_cached += cached_tokens
 
     def step(
         self,

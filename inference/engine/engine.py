@@ -155,8 +155,8 @@ class Engine:
             blocks_total=self._pool.block_count,
             blocks_used=self._pool.used,
             blocks_cached=self._pool.cached,
-            prompt_tokens=self._scheduler.prompt_tokens,
-            prompt_tokens_cached=self._scheduler.prompt_tokens_cached,
+            prompt_tokens=counters.prompt_tokens,
+            prompt_tokens_cached=counters.prompt_tokens_cached,
             generation_tokens=counters.generated_tokens,
             preemptions=self._scheduler.preemptions,
             finished=dict(counters.finished),
@@ -240,6 +240,8 @@ class Engine:
     def _count_start(self, state: SequenceState, now_s: float) -> None:
         if not state.counted:
             state.counted = True
+            if state.leads and state.cached is not None:
+                self.counters.prompt_started(len(state.prompt_ids), state.cached)
             self._requests[state.request.request_id].started(state, now_s)
 
     def _compute(

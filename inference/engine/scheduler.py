@@ -22,9 +22,9 @@ from inference.engine.step_budget import StepBudget, StepCost, StepLoad
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
     """`step_tokens_max` tokens computed per step; `running_max` sequences with blocks;
-    `waiting_max` sequences queued per class, of which one key holds at most as many as are left
-    free; `inter_token_target_ms` is how long a step may take while somebody waits for the next
-    token of an answer, or while batch has a part in it (None: as long as its tokens take); after
+    `waiting_max` sequences queued per class, of which one key gets as long as more are free than it
+    holds; `inter_token_target_ms` is how long a step may take while somebody waits for the next
+    token of an answer or in a queue, or batch has a part in it (None: as its tokens take); after
     `batch_wait_steps_max` steps in which no batch sequence got a token, the oldest of them is
     served as interactive until it ends."""
 
@@ -67,8 +67,6 @@ class Scheduler:
         self.pool = pool
         self.limits = limits
         self.preemptions = 0
-        self.prompt_tokens = 0
-        self.prompt_tokens_cached = 0
         self._seats = Seats(pool, limits.running_max)
         self._queues = [FairQueue() for _ in Priority]
         self._shares = [FairShares() for _ in Priority]
@@ -92,7 +90,7 @@ class Scheduler:
         and no key can take the last places from the others."""
         queue = self._queues[priority]
         free = self.limits.waiting_max - len(queue)
-        return free <= 0 or queue.held_by(key) > free
+        return queue.held_by(key) >= free
 
     def enqueue(self, state: SequenceState) -> None:
         """Puts a new sequence into the queue of its class."""
@@ -126,6 +124,8 @@ class Scheduler:
             self._grow(members)
             if self.preemptions == preemptions_before:
                 self._admit(priority)
+            if self._queues[priority]:
+                self._budget.bound()
             if members:
                 shares += self._deal(priority)
         self._note_batch_progress(shares)
@@ -207,9 +207,6 @@ class Scheduler:
         state.charged = max(state.charged, state.computed)
         if state.cached is None:
             state.cached = state.computed
-            if state.leads:
-                self.prompt_tokens += len(state.prompt_ids)
-                self.prompt_tokens_cached += state.cached
 
     def _preempt(self, victim: SequenceState) -> None:
         """It waits in its place of arrival and starts over from what is still found by then."""

@@ -11,10 +11,11 @@ MEMORY = 0.98
 """What a step still weighs one step later: about fifty steps count."""
 SWEEPS = 2
 """Passes of coordinate descent per step; what they leave undone the next step goes on with."""
-OUTLIER_FACTOR = 3.0
-"""A step that took longer than this many times what was expected (a page fault, a neighbour on the
+OUTLIER_FACTOR = 2.0
+"""A step that takes longer than this many times what was expected (a page fault, a neighbour on the
 core) counts as that long."""
-OUTLIERS_FROM_STEP = 8
+OUTLIERS_MAX = 5
+"""After so many of them in a row things have changed: what was before is forgotten."""
 OVERHEAD_PART_MAX = 0.5
 """However low the target: at most this part of a step is what even an empty one costs."""
 
@@ -39,9 +40,8 @@ class StepCost:
 
     def __init__(self) -> None:
         self._weights = [0.0] * 5
-        self._gram = [[0.0] * 5 for _ in range(5)]
-        self._moment = [0.0] * 5
-        self._steps = 0
+        self._outliers = OUTLIERS_MAX
+        self._forget()
 
     @property
     def overhead_ms(self) -> float:
@@ -69,9 +69,12 @@ class StepCost:
         """Learns from a step that has ended; one that took no time teaches nothing."""
         if duration_ms <= 0.0 or not load.tokens:
             return
-        self._steps += 1
-        if self._steps > OUTLIERS_FROM_STEP:
-            duration_ms = min(duration_ms, OUTLIER_FACTOR * self.expected_ms(load))
+        most_ms = OUTLIER_FACTOR * self.expected_ms(load)
+        self._outliers = self._outliers + 1 if duration_ms > most_ms else 0
+        if self._outliers <= OUTLIERS_MAX:
+            duration_ms = min(duration_ms, most_ms)
+        elif self._outliers == OUTLIERS_MAX + 1:
+            self._forget()
         row = [feature / duration_ms for feature in _features(load)]
         for index, value in enumerate(row):
             self._moment[index] = MEMORY * self._moment[index] + value
@@ -81,6 +84,11 @@ class StepCost:
             ]
         for _ in range(SWEEPS):
             self._sweep()
+
+    def _forget(self) -> None:
+        """The weights stay until they are learned anew."""
+        self._gram = [[0.0] * 5 for _ in range(5)]
+        self._moment = [0.0] * 5
 
     def _sweep(self) -> None:
         weights = self._weights

@@ -173,7 +173,7 @@ def test_an_id_in_progress_is_refused_and_its_first_bearer_goes_on() -> None:
 
 
 def test_a_full_queue_refuses_its_own_class_only() -> None:
-    limits = SchedulerLimits(waiting_max=2)
+    limits = SchedulerLimits(waiting_max=3)
     engine = make_engine(StubRunner(), limits=limits)
     for index in range(2):
         assert engine.submit(request(f"b{index}", [1], priority=Priority.BATCH)) is None

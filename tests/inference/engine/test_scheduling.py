@@ -1,7 +1,8 @@
 """The scheduler through the engine's door: whatever is asked, each answer is what it would be
 alone, nobody is lost, and no block is."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 from inference.contracts import BLOCK_TOKENS, FinishReason, Priority
 from inference.engine.scheduler import SchedulerLimits
+from inference.engine.step import SequenceStep, StepOutput
 from tests.inference.engine.driving import (
     Answers,
+    Clock,
     advance,
     chunk_ids,
     make_engine,
@@ -331,3 +334,80 @@ def test_batch_uses_the_room_that_interactive_requests_leave() -> None:
 def test_limits_under_which_decoding_could_starve_are_refused() -> None:
     with pytest.raises(ValueError, match="step_tokens_max"):
         SchedulerLimits(step_tokens_max=8, running_max=9)
+
+
+def test_one_key_cannot_take_the_last_places_of_the_queue() -> None:
+    limits = SchedulerLimits(waiting_max=10, running_max=1)
+    engine = make_engine(StubRunner(), limits=limits)
+
+    def accepted(key: bytes) -> int:
+        asked = [replace(request(f"{key!r}{n}", [1]), fairness_key=key) for n in range(10)]
+        return sum(engine.submit(each) is None for each in asked)
+
+    assert [accepted(key) for key in (b"flood", b"second", b"third", b"last")] == [5, 3, 1, 1]
+
+
+def test_a_key_without_a_seat_gets_one_from_a_key_with_several() -> None:
+    limits = SchedulerLimits(step_tokens_max=64, running_max=3)
+    engine = make_engine(StubRunner(), limits=limits)
+    answers = Answers()
+    for index in range(5):
+        flood = replace(request(f"flood{index}", [index] * 20, 40), fairness_key=b"flood")
+        assert engine.submit(flood) is None
+    advance(engine, answers, 5)
+    assert engine.submit(replace(request("quiet", [9] * 20, 4), fairness_key=b"quiet")) is None
+
+    result = engine.step()
+
+    assert "quiet" in chunk_ids(result)
+    assert engine.stats().preemptions == 1
+    answers.take(result)
+    run_to_end(engine, answers)
+    assert answers.token_ids["flood0"] == expected_output([0] * 20, 40)
+    assert engine.stats().preemptions == 1
+
+
+def test_batch_that_gets_no_time_keeps_its_seat_and_what_it_computed() -> None:
+    clock = Clock()
+    traffic_limits = SchedulerLimits(inter_token_target_ms=100.0)
+
+    class Slow(StubRunner):
+        def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
+            clock.now_s += 0.002 * sum(len(step.token_ids) for step in steps)
+            return super().execute(steps)
+
+    engine = make_engine(Slow(block_count=200), limits=traffic_limits, clock=clock)
+    answers = Answers()
+    for index in range(4):
+        assert engine.submit(request(f"b{index}", [index] * 30, 60, priority=BATCH)) is None
+    advance(engine, answers, 8)
+    before = len(answers.token_ids["b0"])
+    assert engine.submit(request("i", list(range(90)) * 2, 2)) is None
+
+    advance(engine, answers, 1)
+
+    assert len(answers.token_ids["b0"]) == before
+    assert (engine.stats().preemptions, engine.stats().running) == (0, 5)
+    assert "i" in answers.token_ids
+    run_to_end(engine, answers)
+    assert answers.token_ids["b0"] == expected_output([0] * 30, 60)
+
+
+def test_what_others_hold_as_well_costs_nothing_to_preempt() -> None:
+    engine = make_engine(StubRunner(block_count=9), limits=SchedulerLimits(running_max=3))
+    shared = [7] * 48
+    answers = Answers()
+    assert engine.submit(request("head", shared, 50)) is None
+    advance(engine, answers, 2)
+    assert engine.submit(request("alone", [3] * 24, 30)) is None
+    assert engine.submit(request("sharing", [*shared, 5], 30)) is None
+    advance(engine, answers, 2)
+    assert engine.stats().running == 3
+
+    while engine.stats().preemptions == 0:
+        advance(engine, answers, 1)
+
+    before = {name: len(answers.token_ids[name]) for name in ("alone", "sharing")}
+    advance(engine, answers, 1)
+    grown = {name for name in before if len(answers.token_ids[name]) > before[name]}
+    assert grown == {"alone"}
