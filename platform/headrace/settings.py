@@ -135,6 +135,8 @@ COMPLETION_PROMPTS_MAX = 128
 EMBEDDING_INPUTS_MAX = 2048
 PROMPTS_TOKENS_MAX = 300_000
 """Token ids in one body, and tokens of all prompts of a request that has several."""
+LOGPROBS_MAX = 200_000
+"""Log probabilities of one request: about 100 bytes each here, 15 in the engine's frame."""
 GRAMMAR_DEPTH_MAX = 32
 """Nesting of a JSON schema, in objects and arrays."""
 REQUESTS_LIVE_MAX = _integer("HEADRACE_REQUESTS_LIVE_MAX", 1024)

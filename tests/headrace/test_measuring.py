@@ -85,6 +85,21 @@ def test_what_does_not_fit_is_a_400_that_names_the_field(
     assert (caught.value.status, caught.value.param) == (400, param)
 
 
+def test_log_probabilities_bound_the_output(
+    encoder: PromptEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django.conf.settings.LOGPROBS_MAX", 100)
+    sampling = SamplingParams(10, logprobs=4)
+    fits = an_order(TokenIds((5,)), sampling=sampling, choices=2)
+    too_many = an_order(TokenIds((5,)), sampling=sampling, choices=3)
+
+    assert measured(encoder, fits).max_tokens == 10
+    with pytest.raises(ApiError) as caught:
+        measured(encoder, too_many)
+    assert caught.value.param == "logprobs"
+    assert measured(encoder, replace(too_many, max_tokens_asked=False)).max_tokens == 6
+
+
 def test_all_prompts_together_have_a_limit(
     encoder: PromptEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

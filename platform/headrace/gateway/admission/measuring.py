@@ -77,13 +77,30 @@ def max_tokens(order: Order, longest_tokens: int, context: int, answer_tokens_ma
         raise errors.context_length_exceeded(
             context, longest_tokens + asked, order.blame.max_tokens
         )
-    granted = min(asked, answer_tokens_max)
+    granted = _with_room_for_logprobs(order, min(asked, answer_tokens_max))
     if order.sampling.min_tokens > granted:
         raise errors.invalid(
             f"'min_tokens' must not be above the {granted} tokens that an answer may have.",
             "min_tokens",
         )
     return granted
+
+
+def _with_room_for_logprobs(order: Order, granted: int) -> int:
+    """An answer's limit, lowered where none was asked for; ApiError 400 where one was."""
+    if order.sampling is None or order.sampling.logprobs is None:
+        return granted
+    tokens_max = settings.LOGPROBS_MAX // (order.sampling.logprobs + 1) // order.sequences
+    if granted <= tokens_max:
+        return granted
+    metrics.LIMIT_HITS.labels("logprobs").inc()
+    if order.max_tokens_asked or tokens_max < 1:
+        raise errors.invalid(
+            f"At most {settings.LOGPROBS_MAX} log probabilities can be asked for: lower "
+            f"'{order.blame.max_tokens}', the choices or the alternatives.",
+            "logprobs",
+        )
+    return tokens_max
 
 
 def _check_vocabulary(order: Order, vocab_size: int) -> None:
