@@ -4,27 +4,39 @@ The only module of the engine that imports torch, with what it uses in models, w
 the sampler. It keeps nothing between steps but the pool; blocks and requests are the scheduler's.
 """
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from inference.contracts import BLOCK_TOKENS
+from inference.engine.capacity import (
+    MEMORY_SHARE,
+    POOL_TOKENS_MAX,
+    MemoryFacts,
+    available_bytes,
+    blocks_that_fit,
+)
 from inference.engine.sampler import sample
-from inference.engine.step import Drawn, Runner, SampleSpec, SequenceStep, StepOutput
+from inference.engine.step import Drawn, SampleSpec, SequenceStep, StepOutput
 from inference.models.decoder import Decoder
 from inference.models.loader import load_model
-from inference.models.step_tensors import KvPool, StepTensors
+from inference.models.projection import WeightFormat
+from inference.models.step_tensors import KvFormat, KvPool, StepTensors
 from inference.tokenizer.bundle import Bundle
+from inference.tokenizer.weights_digest import weights_digest
 from inference.weights.checkpoint import CheckpointInvalid
-from inference.weights.gguf_file import GgufFile
+from inference.weights.open_checkpoint import open_checkpoint
+from kernels.operations import Operations
 from kernels.operations_cpu import CpuOperations
 from kernels.paged_attention import Attend, AttentionBatch
 from kernels.paged_attention_cpu import plan_cpu_attention
 
 KV_FORMAT = "kv-1"
 """Part of the cache key; changes when the meaning of a block's contents does."""
+STEP_TOKENS_MAX = 256
+"""The server's default: what a step computes at most."""
 
 
 class TorchRunner:
@@ -35,6 +47,9 @@ class TorchRunner:
         self.vocab_size = model.config.vocab_size
         self.context_tokens_max = model.config.context_tokens_max
         self.cache_key = cache_key
+        self.memory = MemoryFacts(
+            weight_bytes=model.weight_bytes, block_bytes=pool.block_bytes, blocks=pool.blocks
+        )
         self._model = model
         self._pool = pool
         self._device = pool.device
@@ -121,21 +136,37 @@ def attention_batch(steps: Sequence[SequenceStep]) -> AttentionBatch:
     )
 
 
-def load_runner(bundle: Bundle, *, pool_tokens: int, threads: int, device: str) -> Runner:
+def load_runner(
+    bundle: Bundle,
+    *,
+    pool_tokens: int | None,
+    threads: int,
+    device: str,
+    weight_format: str = "auto",
+    kv_format: str = "auto",
+    step_tokens_max: int = STEP_TOKENS_MAX,
+) -> TorchRunner:
     """Load the bundle's weights and reserve a pool of `pool_tokens` (rounded down to blocks).
 
-    `device` is "auto" (CUDA when present), "cpu" or "cuda". Sets torch's thread count for the whole
-    process. Raises CheckpointInvalid for weights that are missing, altered or not understood.
+    `device` is "auto" (CUDA when present), "cpu" or "cuda"; the formats are "auto" or names of
+    WeightFormat and KvFormat. With `pool_tokens` None the pool takes its share of what memory is
+    left after a step of `step_tokens_max`. Sets torch's thread count for the whole process. Raises
+    CheckpointInvalid for weights that are missing, altered or not understood, ValueError for
+    formats that the device does not have, PoolTooSmall.
     """
-    blocks = pool_tokens // BLOCK_TOKENS
-    if blocks < 1 or threads < 1:
+    if threads < 1 or (pool_tokens is not None and pool_tokens < BLOCK_TOKENS):
         raise ValueError("a runner needs at least one block and one thread")
     torch.set_num_threads(threads)
     place = torch.device(_resolved(device))
+    formats = resolved_formats(weight_format, kv_format, place.type)
     path = bundle.folder / bundle.weights_file
     _verify(path, bundle)
     model = load_model(
-        GgufFile(path), operations=CpuOperations(), device=place, dtype=torch.float32
+        open_checkpoint(path),
+        operations=_operations(place),
+        device=place,
+        dtype=formats.activations,
+        weight_format=formats.weights,
     )
     config = model.config
     if (config.vocab_size, config.context_tokens_max) != (
@@ -143,17 +174,85 @@ def load_runner(bundle: Bundle, *, pool_tokens: int, threads: int, device: str) 
         bundle.context_tokens_max,
     ):
         raise CheckpointInvalid(f"{path}: vocabulary or context differ from the bundle's")
-    pool = KvPool(
-        layers=config.layers,
-        kv_heads=config.kv_heads,
-        blocks=blocks,
-        block_tokens=BLOCK_TOKENS,
-        head_size=config.head_size,
-        dtype=torch.float32,
-        device=place,
+    cache_key = ":".join((bundle.weights_sha256, *formats.names, KV_FORMAT)).encode()
+
+    def runner_of(blocks: int) -> TorchRunner:
+        pool = KvPool(
+            layers=config.layers,
+            kv_heads=config.kv_heads,
+            blocks=blocks,
+            block_tokens=BLOCK_TOKENS,
+            head_size=config.head_size,
+            dtype=formats.kv.dtype,
+            device=place,
+        )
+        return TorchRunner(model, pool, cache_key=cache_key)
+
+    if pool_tokens is not None:
+        return runner_of(pool_tokens // BLOCK_TOKENS)
+    return runner_of(
+        _blocks_left(runner_of, place, min(step_tokens_max, config.context_tokens_max))
     )
-    cache_key = f"{bundle.weights_sha256}:float32:{KV_FORMAT}".encode()
-    return TorchRunner(model, pool, cache_key=cache_key)
+
+
+def _blocks_left(
+    runner_of: Callable[[int], TorchRunner], device: torch.device, step_tokens: int
+) -> int:
+    """Blocks for the memory that is left while the largest step is computed."""
+    needed = -(-step_tokens // BLOCK_TOKENS)
+    small = runner_of(needed)
+    largest = SequenceStep(
+        "profile", [0] * step_tokens, 0, range(needed), (SampleSpec(),) * min(64, step_tokens)
+    )
+    small.execute([largest])
+    on_cuda = device.type == "cuda"
+    # torch keeps what the step took, so on CUDA it counts as used.
+    free_bytes = torch.cuda.mem_get_info(device)[0] if on_cuda else available_bytes()
+    return blocks_that_fit(
+        free_bytes + small.memory.pool_bytes,
+        small.memory.block_bytes,
+        share=MEMORY_SHARE[device.type],
+        blocks_max=POOL_TOKENS_MAX // BLOCK_TOKENS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """How a model is computed and stored."""
+
+    weights: WeightFormat
+    kv: KvFormat
+    activations: torch.dtype
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What the cache key needs: KV computed otherwise is other KV."""
+        return self.weights.value, self.kv.value, str(self.activations).removeprefix("torch.")
+
+
+def resolved_formats(weight_format: str, kv_format: str, device_type: str) -> Formats:
+    """The formats by name, or the device's own for "auto".
+
+    Raises ValueError for a name that is unknown, or that the device has no kernels for.
+    """
+    own = "bfloat16" if device_type == "cuda" else "float32"
+    weights = WeightFormat(own if weight_format == "auto" else weight_format)
+    half = device_type == "cuda" and weights is not WeightFormat.FLOAT32
+    activations = torch.bfloat16 if half else torch.float32
+    plain = KvFormat.BFLOAT16 if half else KvFormat.FLOAT32
+    kv = plain if kv_format == "auto" else KvFormat(kv_format)
+    known = {plain, KvFormat.INT8} | ({KvFormat.FLOAT8} if device_type == "cuda" else set())
+    if kv not in known or (device_type == "cpu" and weights is WeightFormat.BFLOAT16):
+        raise ValueError(f"{device_type} has no kernels for {weights} weights over {kv} KV")
+    return Formats(weights, kv, activations)
+
+
+def _operations(device: torch.device) -> Operations:
+    if device.type == "cpu":
+        return CpuOperations()
+    from kernels.operations_triton import TritonOperations
+
+    return TritonOperations()
 
 
 def _resolved(device: str) -> str:
@@ -166,8 +265,7 @@ def _resolved(device: str) -> str:
 
 def _verify(path: Path, bundle: Bundle) -> None:
     try:
-        with path.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        actual = weights_digest(path)
     except OSError as error:
         raise CheckpointInvalid(f"{path}: {error.strerror}") from error
     if actual != bundle.weights_sha256:

@@ -61,6 +61,7 @@ class Decoder:
             else source.projection_by(self._embedding)
         )
         self._rotary = RotaryTable(config, self._embedding.device)
+        self.weight_bytes = source.weight_bytes
 
     def hidden(self, step: StepTensors, pool: KvPool) -> torch.Tensor:
         """Compute the step and fill its KV slots: [tokens, hidden_size] before the last norm."""

@@ -6,10 +6,14 @@ by the number of rows).
 """
 
 import enum
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch.nn.functional import linear
+
+from kernels.quantized_linear import GROUP, QuantizedWeight, quantize_int4, quantize_int8
+from kernels.quantized_linear_cpu import Int4Linear, Int8Linear, int4_fits, int8_supported
 
 FEW_ROWS_MAX = 5
 """Up to here MKL is faster with the weight as the left factor: 2 rows of SmolLM2 take 29 ms a step
@@ -29,6 +33,9 @@ class WeightFormat(enum.StrEnum):
 class Projection(Protocol):
     """One matrix [out, in], with its bias where it has one."""
 
+    weight_bytes: int
+    """What the matrix takes in memory."""
+
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """rows [n, in] to [n, out], contiguous, in the dtype of the rows."""
         ...
@@ -39,6 +46,7 @@ class FloatProjection:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight
+        self.weight_bytes = weight.nbytes
         self._bias = bias
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
@@ -47,13 +55,47 @@ class FloatProjection:
         return product if self._bias is None else product + self._bias
 
 
+class QuantizedProjection:
+    """A matrix in eight or four bits, by the product of its device."""
+
+    def __init__(self, weight: QuantizedWeight, bias: torch.Tensor | None) -> None:
+        tensors = (weight.values, weight.scales, weight.minimums)
+        self.weight_bytes = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+        self._product = _product(weight)
+        self._bias = bias
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, in] to [n, out]."""
+        product = self._product(rows)
+        return product if self._bias is None else product.add_(self._bias)
+
+
 def make_projection(
     weight: torch.Tensor, bias: torch.Tensor | None, weight_format: WeightFormat
 ) -> Projection:
-    """The projection by a float weight [out, in] that lies on its device already."""
+    """The projection by a float weight [out, in] that lies on its device already.
+
+    Four bits need a shape that their product takes; other matrices stay in eight. Raises ValueError
+    for a format that the device does not support.
+    """
+    on_cpu = weight.device.type == "cpu"
     if weight_format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
         return FloatProjection(weight, bias)
-    raise ValueError(f"{weight_format} is not supported on {weight.device.type}")
+    if on_cpu and not int8_supported():
+        raise ValueError(f"{weight_format} weights on the CPU need a torch with FBGEMM")
+    four_bits_fit = int4_fits(*weight.shape) if on_cpu else weight.shape[1] % GROUP == 0
+    if weight_format is WeightFormat.INT4 and four_bits_fit:
+        return QuantizedProjection(quantize_int4(weight), bias)
+    return QuantizedProjection(quantize_int8(weight), bias)
+
+
+def _product(weight: QuantizedWeight) -> Callable[[torch.Tensor], torch.Tensor]:
+    if weight.values.device.type == "cpu":
+        return Int8Linear(weight) if weight.minimums is None else Int4Linear(weight)
+    # Triton is not there on every machine that has a CPU.
+    from kernels.quantized_linear_triton import quantized_linear_triton
+
+    return lambda rows: quantized_linear_triton(rows, weight)
 
 
 def product_of(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

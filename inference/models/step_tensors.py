@@ -3,6 +3,7 @@
 The runner fills it, every family consumes it; nothing in it says which request a row belongs to.
 """
 
+import enum
 import math
 from dataclasses import dataclass
 
@@ -13,6 +14,27 @@ from kernels.kv_layer import KvLayer
 from kernels.paged_attention import Attend
 
 
+class KvFormat(enum.StrEnum):
+    """How keys and values are stored."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+    """With a scale per head and token, like FLOAT8."""
+    FLOAT8 = "float8"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The stored type."""
+        return _KV_DTYPES[self]
+
+
+_KV_DTYPES = {
+    KvFormat.FLOAT32: torch.float32,
+    KvFormat.BFLOAT16: torch.bfloat16,
+    KvFormat.INT8: torch.int8,
+    KvFormat.FLOAT8: torch.float8_e4m3fn,
+}
 SCALED_DTYPES = (torch.int8, torch.float8_e4m3fn)
 """KV of these types has one scale per head and token."""
 
@@ -36,11 +58,14 @@ class KvPool:
         self.blocks = blocks
         self.block_tokens = block_tokens
         self.device = device
-        keys, values = (half.unbind() for half in _zeros(shape, dtype, device))
+        numbers = _zeros(shape, dtype, device)
+        self.block_bytes = numbers.nbytes // blocks
+        """What one block takes over all layers, scales included."""
+        keys, values = (half.unbind() for half in numbers)
         if dtype in SCALED_DTYPES:
-            key_scales, value_scales = (
-                half.unbind() for half in _zeros(shape[:-1], torch.float32, device)
-            )
+            scales = _zeros(shape[:-1], torch.float32, device)
+            self.block_bytes += scales.nbytes // blocks
+            key_scales, value_scales = (half.unbind() for half in scales)
             self._layers = tuple(map(KvLayer, keys, values, key_scales, value_scales))
         else:
             self._layers = tuple(map(KvLayer, keys, values))
@@ -48,15 +73,6 @@ class KvPool:
     def layer(self, index: int) -> KvLayer:
         """Where one layer's keys and values lie."""
         return self._layers[index]
-
-    @staticmethod
-    def block_bytes(
-        *, layers: int, kv_heads: int, block_tokens: int, head_size: int, dtype: torch.dtype
-    ) -> int:
-        """What one block takes over all layers, scales included."""
-        scale_bytes = torch.float32.itemsize if dtype in SCALED_DTYPES else 0
-        entry_bytes = head_size * dtype.itemsize + scale_bytes
-        return 2 * layers * kv_heads * block_tokens * entry_bytes
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

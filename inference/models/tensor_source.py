@@ -8,7 +8,12 @@ from collections.abc import Mapping
 
 import torch
 
-from inference.models.projection import Projection, WeightFormat, make_projection
+from inference.models.projection import (
+    FloatProjection,
+    Projection,
+    WeightFormat,
+    make_projection,
+)
 from inference.weights.checkpoint import Checkpoint, CheckpointInvalid
 
 
@@ -28,6 +33,8 @@ class TensorSource:
         self._dtype = dtype
         self._weight_format = weight_format
         self._left = set(checkpoint.names())
+        self.weight_bytes = 0
+        """What everything taken so far occupies."""
 
     def has(self, name: str) -> bool:
         """Whether a tensor of this name is still to be taken."""
@@ -35,7 +42,9 @@ class TensorSource:
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
         """The tensor of that name. Raises CheckpointInvalid when missing or of another shape."""
-        return self._checked(name, shape).to(self._device, self._dtype)
+        tensor = self._checked(name, shape).to(self._device, self._dtype)
+        self.weight_bytes += tensor.nbytes
+        return tensor
 
     def projection(
         self, rows_by_name: dict[str, int], columns: int, *, bias: bool = False
@@ -45,14 +54,20 @@ class TensorSource:
         With `bias`, each matrix must have its vector beside it (`.bias` for `.weight`).
         """
         weight = self._stacked({name: (rows, columns) for name, rows in rows_by_name.items()})
-        if not bias:
-            return make_projection(weight, None, self._weight_format)
         biases = {f"{n.removesuffix('.weight')}.bias": (rows,) for n, rows in rows_by_name.items()}
-        return make_projection(weight, self._stacked(biases), self._weight_format)
+        return self._counted(
+            make_projection(weight, self._stacked(biases) if bias else None, self._weight_format)
+        )
 
     def projection_by(self, weight: torch.Tensor) -> Projection:
         """A projection by a matrix that was taken already: the head of a model that ties it."""
-        return make_projection(weight, None, self._weight_format)
+        projection = make_projection(weight, None, self._weight_format)
+        shared = isinstance(projection, FloatProjection)
+        return projection if shared else self._counted(projection)
+
+    def _counted(self, projection: Projection) -> Projection:
+        self.weight_bytes += projection.weight_bytes
+        return projection
 
     def require_empty(self) -> None:
         """Raises CheckpointInvalid when tensors are left that nobody took."""

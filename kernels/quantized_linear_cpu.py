@@ -1,0 +1,95 @@
+"""Rows times a weight in eight or four bits on the CPU, by the products that torch ships for it.
+
+Eight bits is FBGEMM's integer product, and the rows are quantized for it; four bits widens weights
+in registers and rounds rows to bfloat16. Either way a row's result is bit for bit its own, whoever
+its neighbours are: the projections rely on it, the prefix cache and seeded answers on them.
+"""
+
+import warnings
+
+import torch
+
+from kernels.quantized_linear import GROUP, INT4_MAX, QuantizedWeight, dequantize
+
+ROW_LEVELS = 63
+"""A row is rounded to -63 .. 63 of its largest element. With eight bits FBGEMM's AVX2 kernel, which
+adds two products in sixteen, saturates: 2 * 127 * 127 is the most that fits."""
+ROW_ZERO_POINT = 64
+INT4_OUTPUTS_MULTIPLE = 16
+"""torch's four-bit product packs so many outputs together."""
+
+_pack_int4 = torch.ops.aten._convert_weight_to_int4pack_for_cpu.default  # noqa: SLF001
+_int4_product = torch.ops.aten._weight_int4pack_mm_for_cpu.default  # noqa: SLF001
+# torch has no public names for the two above; its version is pinned.
+_int8_product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+
+
+def int8_supported() -> bool:
+    """Whether this build of torch has FBGEMM (x86 builds do)."""
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def int4_fits(outputs: int, inputs: int) -> bool:
+    """Whether the four-bit product takes a weight of this shape."""
+    return outputs % INT4_OUTPUTS_MULTIPLE == 0 and inputs % GROUP == 0
+
+
+class Int8Linear:
+    """A weight packed for FBGEMM. Called with float32 rows [n, inputs]: [n, outputs].
+
+    Plain dynamic quantization takes one scale for all rows, and the first token of a SmolLM2 prompt
+    reaches 3,065 where others stay under 34: its neighbours' answers were noise. So each row is
+    divided by its own largest element first, and the product multiplied by it.
+    """
+
+    def __init__(self, weight: QuantizedWeight) -> None:
+        self._packed = _packed_int8(weight)
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, inputs] to [n, outputs]."""
+        largest = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True)
+        # A row of zeros becomes NaN here, any integers in the product, and zeros again after it.
+        product = _int8_product(rows / largest, 1 / ROW_LEVELS, ROW_ZERO_POINT, self._packed)
+        return product.mul_(largest)
+
+
+def _packed_int8(weight: QuantizedWeight) -> torch.ScriptObject:
+    # An output of zeros has scale 0, which a quantized tensor must not have.
+    scales = weight.scales.where(weight.scales != 0.0, 1.0).double()
+    zero_points = torch.zeros(weight.outputs, dtype=torch.int64)
+    engine = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():
+            # Some later torch will drop quantized tensors; ours is pinned. onednn.qlinear_pointwise
+            # does without them, and takes half as long again for few rows.
+            warnings.filterwarnings("ignore", message=".*quantize_per_channel.*deprecated")
+            per_channel = torch.quantize_per_channel(
+                dequantize(weight), scales, zero_points, 0, torch.qint8
+            )
+        return torch.ops.quantized.linear_prepack(per_channel, None)
+    finally:
+        torch.backends.quantized.engine = engine
+
+
+class Int4Linear:
+    """A weight packed for torch's four-bit product. Called with rows [n, inputs]: [n, outputs].
+
+    Raises ValueError for a shape that `int4_fits` refuses.
+    """
+
+    def __init__(self, weight: QuantizedWeight) -> None:
+        if weight.minimums is None or not int4_fits(weight.outputs, weight.inputs):
+            raise ValueError(f"[{weight.outputs}, {weight.inputs}] does not fit the 4-bit product")
+        packed = weight.values.view(weight.outputs, -1, GROUP // 2)
+        levels = torch.cat((packed & INT4_MAX, packed >> 4), dim=-1).view(weight.outputs, -1)
+        self._packed = _pack_int4(levels.int(), 1)
+        scales = weight.scales.float()
+        # torch counts levels from the middle: (level - 8) * scale + middle.
+        middles = weight.minimums.float() + 8.0 * scales
+        self._scales = torch.stack((scales.T, middles.T), dim=-1).bfloat16().contiguous()
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, inputs] to [n, outputs], in the dtype of the rows."""
+        product = _int4_product(rows.bfloat16(), self._packed, GROUP, self._scales)
+        return product.to(rows.dtype)
