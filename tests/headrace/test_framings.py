@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -165,7 +166,8 @@ def test_embeddings_are_the_same_numbers_in_both_encodings(
         for choice, vector in enumerate(vectors)
     ]
     order = Order("m", ("a", "b"), None, Blame("input"), embeddings_as_base64=as_base64)
-    whole = EmbeddingsFraming(Answering(uuid4(), 1, order, texts)).whole(chunks[::-1], COUNTS)
+    framing = EmbeddingsFraming(Answering(uuid4(), 1, order, texts))
+    whole = msgspec.json.decode(msgspec.json.encode(framing.whole(chunks[::-1], COUNTS)))
     got = [entry["embedding"] for entry in whole["data"]]
     if as_base64:
         got = [list(struct.unpack("<2f", base64.b64decode(text))) for text in got]
