@@ -7,6 +7,7 @@ operator's process manager starts it.
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.engine import Engine
@@ -22,7 +24,7 @@ from inference.engine.scheduler import SchedulerLimits
 from inference.engine.step import Runner, SequenceStep
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
-from inference.server.server import EngineServer, EngineStuck, ServedModel
+from inference.server.server import STUCK_S, EngineServer, EngineStuck, ServedModel
 from inference.server.speculating import add_speculation_options, load_drafter
 from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
 from inference.tokenizer.token_bytes import TokenBytes
@@ -35,11 +37,12 @@ FAULTS = (
     CheckpointInvalid,
     JournalError,
     SocketTaken,
-    EngineStuck,
     ValueError,
     OSError,
 )
 """What ends the process with one line; anything else is a fault of ours and gets a traceback."""
+EVENT_LOOP_PATIENCE = 2
+"""How many times `--stuck-s` the event loop may stand still."""
 EXAMPLE_TOKENS = 512
 """The start-up line also says how many requests of this size fit the pool."""
 
@@ -52,11 +55,22 @@ def main(argv: Sequence[str]) -> int:
     )
     try:
         return _serve(arguments)
+    except EngineStuck as error:
+        logger.critical("event=engine_stuck: %s", error)
+        _leave_at_once()
     except FAULTS as error:
         logger.critical("event=engine_failed error=%s: %s", type(error).__name__, error)
     except Exception:
         logger.critical("event=engine_failed", exc_info=True)
     return 1
+
+
+def _leave_at_once() -> NoReturn:
+    """Ends the process though a thread is in the middle of something: finishes are journaled, and
+    a regular exit could wait for that thread. Where it is goes to the log."""
+    faulthandler.dump_traceback(all_threads=True)
+    logging.shutdown()
+    os._exit(1)
 
 
 def default_threads() -> int:
@@ -74,7 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--pool-tokens", type=int, default=16384)
     parser.add_argument("--running-max", type=int, default=64)
-    parser.add_argument("--waiting-max", type=int, default=256, help="per priority class")
+    parser.add_argument(
+        "--waiting-max",
+        type=int,
+        default=512,
+        help="queued sequences per priority class; a fairness key gets no more once it holds as "
+        "many as are left free",
+    )
     parser.add_argument(
         "--step-tokens-max",
         type=int,
@@ -82,7 +102,20 @@ def _parser() -> argparse.ArgumentParser:
         help="a step is not interrupted: an abort waits for its end, which a full step of 256 "
         "prompt tokens reaches after about 0.8 s on one core",
     )
+    parser.add_argument(
+        "--inter-token-target-ms",
+        type=float,
+        default=200.0,
+        help="a step that somebody waits for takes in prompts and batch work as long as it should "
+        "end within this time; 0 for no bound: most throughput, least smoothness",
+    )
     add_speculation_options(parser)
+    parser.add_argument(
+        "--stuck-s",
+        type=float,
+        default=STUCK_S,
+        help="exit when work waits and no step has ended for so long",
+    )
     parser.add_argument("--drain-s", type=float, default=20.0, help="grace after SIGTERM")
     return parser
 
@@ -92,6 +125,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         step_tokens_max=arguments.step_tokens_max,
         running_max=arguments.running_max,
         waiting_max=arguments.waiting_max,
+        inter_token_target_ms=arguments.inter_token_target_ms or None,
     )
     bundle = load_bundle(arguments.bundle)
     remove_stale(arguments.socket)
@@ -103,7 +137,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         bundle_hash=bundle.hash,
         files=bundle_files(bundle),
     )
-    asyncio.run(_run(engine, served, arguments.socket, journal, arguments.drain_s))
+    asyncio.run(_run(engine, served, journal, arguments))
     return 0
 
 
@@ -156,13 +190,24 @@ def _warm_up(runner: Runner) -> None:
 
 
 async def _run(
-    engine: Engine, served: ServedModel, socket_path: Path, journal: Journal, drain_s: float
+    engine: Engine, served: ServedModel, journal: Journal, arguments: argparse.Namespace
 ) -> None:
-    server = EngineServer(engine, served, socket_path, journal)
+    stuck_s: float = arguments.stuck_s
+    server = EngineServer(engine, served, arguments.socket, journal, stuck_s=stuck_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _drain_on_signal, server, number, drain_s)
+        loop.add_signal_handler(number, _drain_on_signal, server, number, arguments.drain_s)
+    pulse = asyncio.create_task(_keep_alive(stuck_s), name="pulse")
     await server.run()
+    pulse.cancel()
+
+
+async def _keep_alive(stuck_s: float) -> None:
+    """Puts off an exit that comes once the event loop itself stands still, as under native code
+    that never lets go of the interpreter: then nobody else is there to notice."""
+    while True:
+        faulthandler.dump_traceback_later(EVENT_LOOP_PATIENCE * stuck_s, exit=True)
+        await asyncio.sleep(stuck_s / EVENT_LOOP_PATIENCE)
 
 
 def _drain_on_signal(server: EngineServer, number: signal.Signals, drain_s: float) -> None:

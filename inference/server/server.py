@@ -19,7 +19,7 @@ from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import open_listener
-from inference.server.step_loop import StepLoop
+from inference.server.step_loop import STOP_WAIT_S, StepLoop
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,16 @@ ABORT_WAIT_S = 5.0
 ACK_WAIT_S = 2.0
 """At the end of a drain: how long clients may take to acknowledge; the rest stays journaled."""
 DRAINING = "draining"
+STUCK_S = 120.0
+"""Without a step for so long while there is work, an engine will make none any more: longer than
+the slowest that a loaded machine ever took."""
+STUCK_CHECKS = 4
+"""How often this is looked at within that time; twice in a row, so that a process which was
+suspended gets to go on."""
 
 
 class EngineStuck(Exception):
-    """The compute thread did not end its step; the process must be replaced."""
+    """The compute thread did not end its step; the process must be replaced at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,18 @@ class EngineServer:
     """Serves one engine on one socket until drained."""
 
     def __init__(
-        self, engine: Engine, served: ServedModel, socket_path: Path, journal: Journal
+        self,
+        engine: Engine,
+        served: ServedModel,
+        socket_path: Path,
+        journal: Journal,
+        *,
+        stuck_s: float = STUCK_S,
     ) -> None:
         self._served = served
         self._socket_path = socket_path
         self._journal = journal
+        self._stuck_s = stuck_s
         self._limits = engine.limits
         self._deliveries = Deliveries(journal)
         self._step_loop = StepLoop(engine, self._took_step, self._died)
@@ -83,24 +96,26 @@ class EngineServer:
         self._step_loop.start()
         background = asyncio.create_task(self._deliveries.run(), name="deliveries")
         draining = asyncio.create_task(self._drain_when_asked(), name="drain")
+        watching = asyncio.create_task(self._watch_steps(), name="watch")
         logger.info(
             "event=ready socket=%s unacknowledged=%d", self._socket_path, len(self._deliveries)
         )
         try:
-            waits = {background, draining, self._fatal}
+            waits = {background, draining, watching, self._fatal}
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
+            wait_s = 0.0 if watching.done() else STOP_WAIT_S
             self._socket_path.unlink(missing_ok=True)
             server.close()
             serving = [task for task in self._connections.values() if task is not None]
             for connection in self._connections:
                 connection.close()
-            for task in (background, draining):
+            for task in (background, draining, watching):
                 task.cancel()
-            await asyncio.gather(background, draining, *serving, return_exceptions=True)
-            stopped = await asyncio.to_thread(self._step_loop.stop)
+            await asyncio.gather(background, draining, watching, *serving, return_exceptions=True)
+            stopped = await asyncio.to_thread(self._step_loop.stop, wait_s)
             self._journal.close()
         if not stopped:
             raise EngineStuck("the compute thread did not stop")
@@ -226,6 +241,15 @@ class EngineServer:
     def _died(self, error: BaseException) -> None:
         if not self._fatal.done():
             self._fatal.set_exception(error)
+
+    async def _watch_steps(self) -> None:
+        """Raises EngineStuck once work waits and no step ends."""
+        seen_stuck = 0
+        while seen_stuck < 2:
+            await asyncio.sleep(self._stuck_s / STUCK_CHECKS)
+            age_s = self._step_loop.stats().step_age_s
+            seen_stuck = seen_stuck + 1 if age_s > self._stuck_s else 0
+        raise EngineStuck(f"no step has ended for {age_s:.1f} s, with work waiting")
 
     async def _drain_when_asked(self) -> None:
         await self._drain_asked.wait()

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
 
 STOP_WAIT_S = 5.0
-"""How long `stop` waits for the step in progress."""
+"""How long `stop` waits for the step in progress unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class StepLoop:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def stop(self) -> bool:
-        """Ends the thread after the step in progress; False if it did not end in STOP_WAIT_S."""
+    def stop(self, wait_s: float = STOP_WAIT_S) -> bool:
+        """Ends the thread after the step in progress; False if it did not end within `wait_s`."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
-        self._thread.join(STOP_WAIT_S)
+        self._thread.join(wait_s)
         return not self._thread.is_alive()
 
     def submit(self, request: GenerationRequest) -> None:

@@ -82,6 +82,7 @@ async def running_server(
     limits: SchedulerLimits | None = None,
     texts: TokenTexts | None = None,
     finishes_max: int = 1000,
+    stuck_s: float = 120.0,
 ) -> AsyncIterator[Running]:
     """Serves from `folder` until the block ends, then drains."""
     runner = runner or StubRunner()
@@ -94,7 +95,8 @@ async def running_server(
     )
     served = ServedModel("engine-1", "stub", BUNDLE_HASH, {"tokenizer.json": b"{}"})
     socket_path = folder / "engine.sock"
-    server = EngineServer(engine, served, socket_path, Journal(folder / "journal", finishes_max))
+    journal = Journal(folder / "journal", finishes_max)
+    server = EngineServer(engine, served, socket_path, journal, stuck_s=stuck_s)
     running = Running(server, runner, socket_path, asyncio.create_task(server.run()))
     try:
         await until(lambda: socket_path.exists() or running.task.done())
