@@ -1,8 +1,9 @@
 """Paged attention on CPU: gather whole blocks, then few large products.
 
 Sequences with one query (decode) are computed together, padded to the longest of their group; one
-with several queries is computed alone. Gathering per token costs 84 ms a step at 16 streams and
-context 128 where this takes about 18. The runner makes one plan per step and uses it in each layer.
+with several queries is computed alone. Int8 KV is gathered as it is stored, a quarter of the bytes,
+and its scales are applied to scores and weights. The runner makes one plan per step and uses it in
+each layer.
 """
 
 import math
@@ -16,21 +17,25 @@ from kernels.paged_attention import Attend, AttentionBatch, check_attention_shap
 
 PADDING_RATIO_MAX = 2
 """A decode group is split where padding would make a sequence read more than this many times."""
+GROUP_TOKENS_MAX = 2048
+"""What a decode group gathers should stay in the processor's caches until it is multiplied: at 16
+streams of 512 tokens, groups of so many take a fifth less than one of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Sequences computed by one product.
 
-    `rows` picks their queries, `blocks` [sequences * blocks each] their KV, `mask`
-    [sequences, 1, queries, context] is 0 where a query may look and -inf elsewhere.
+    `rows` picks their queries, `blocks` [sequences * blocks each] their KV. `mask` is 0 where a
+    query may look and -inf elsewhere: [1, sequences, 1, context] for one query each, else
+    [queries, context], or None where all of a sequence's tokens are queries.
     """
 
     rows: slice | torch.Tensor
     sequences: int
     queries: int
     blocks: torch.Tensor
-    mask: torch.Tensor
+    mask: torch.Tensor | None
 
 
 def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
@@ -43,63 +48,118 @@ def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
         _decode_group(
             batch, members, [starts[s] for s in members], block_counts[longest], block_tokens
         )
-        for longest, members in _similar_lengths(single, block_counts)
+        for longest, members in _similar_lengths(
+            single, block_counts, GROUP_TOKENS_MAX // block_tokens
+        )
     ]
     groups += [
         _prefill_group(batch, s, starts[s], starts[s + 1], contexts[s], block_tokens)
         for s in range(len(contexts))
         if starts[s + 1] - starts[s] > 1
     ]
-    buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    gathered: dict[int, _Gathered] = {}
 
     def attend(query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
-        key_pool, value_pool = layer.keys, layer.values
-        check_attention_shapes(query, key_pool, value_pool, batch)
+        check_attention_shapes(query, layer, batch)
         output = query.new_empty(query.shape)
         for index, group in enumerate(groups):
-            if index not in buffers:
-                shape = (key_pool.shape[0], group.blocks.shape[0], *key_pool.shape[2:])
-                buffers[index] = (key_pool.new_empty(shape), value_pool.new_empty(shape))
-            keys, values = buffers[index]
-            torch.index_select(key_pool, 1, group.blocks, out=keys)
-            torch.index_select(value_pool, 1, group.blocks, out=values)
-            output[group.rows] = _attend_group(query[group.rows], keys, values, group)
+            if index not in gathered:
+                gathered[index] = _Gathered(layer, group.blocks)
+            kv = gathered[index]
+            kv.read(layer)
+            compute = _decode if group.queries == 1 else _prefill
+            output[group.rows] = compute(query[group.rows], kv, group)
         return output
 
     return attend
 
 
-def _attend_group(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: _Group
-) -> torch.Tensor:
-    rows, heads, head_size = query.shape
+class _Gathered:
+    """The KV of a group, brought together layer after layer in the same memory.
+
+    `keys` and `values` are float32 [kv_heads, tokens, head_size]; where scales [kv_heads, tokens]
+    are not None, they are still to be multiplied by them.
+    """
+
+    def __init__(self, layer: KvLayer, blocks: torch.Tensor) -> None:
+        self._blocks = blocks
+        shape = (layer.kv_heads, blocks.shape[0], *layer.keys.shape[2:])
+        self._stored = layer.keys.new_empty((2, *shape))
+        scaled = layer.key_scales is not None
+        self._floats = self._stored if not scaled else torch.empty((2, *shape))
+        self._scales = torch.empty((2, *shape[:-1])) if scaled else None
+        self.keys, self.values = self._floats.flatten(2, 3).unbind()
+        self.key_scales, self.value_scales = (
+            (None, None) if self._scales is None else self._scales.flatten(2).unbind()
+        )
+
+    def read(self, layer: KvLayer) -> None:
+        """Fetch one layer."""
+        torch.index_select(layer.keys, 1, self._blocks, out=self._stored[0])
+        torch.index_select(layer.values, 1, self._blocks, out=self._stored[1])
+        if self._scales is not None:
+            assert layer.key_scales is not None
+            assert layer.value_scales is not None
+            torch.index_select(layer.key_scales, 1, self._blocks, out=self._scales[0])
+            torch.index_select(layer.value_scales, 1, self._blocks, out=self._scales[1])
+            self._floats.copy_(self._stored)
+
+
+def _decode(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
+    heads, head_size = query.shape[1:]
+    kv_heads, sequences = kv.keys.shape[0], group.sequences
+    # The query heads that share a KV head become the queries of one product.
+    shared = (sequences, kv_heads, heads // kv_heads, head_size)
+    queries = query.view(shared).transpose(0, 1) * (1.0 / math.sqrt(head_size))
+    keys, values = (
+        floats.view(kv_heads * sequences, -1, head_size) for floats in (kv.keys, kv.values)
+    )
+    scores = torch.bmm(queries.flatten(0, 1), keys.transpose(1, 2))
+    scores = scores.view(kv_heads, sequences, -1, keys.shape[1])
+    assert group.mask is not None
+    if kv.key_scales is None or kv.value_scales is None:
+        weights = scores.add_(group.mask).softmax(-1)
+    else:
+        per_token = (kv_heads, sequences, 1, -1)
+        scores = torch.addcmul(group.mask, scores, kv.key_scales.view(per_token))
+        weights = scores.softmax(-1).mul_(kv.value_scales.view(per_token))
+    attended = torch.bmm(weights.flatten(0, 1), values)
+    return attended.view(kv_heads, sequences, -1, head_size).transpose(0, 1).reshape(query.shape)
+
+
+def _prefill(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
+    queries, heads, head_size = query.shape
+    keys, values = kv.keys, kv.values
+    if kv.key_scales is not None and kv.value_scales is not None:
+        keys.mul_(kv.key_scales[..., None])
+        values.mul_(kv.value_scales[..., None])
     kv_heads = keys.shape[0]
     sharing = heads // kv_heads
-    sequences, queries = group.sequences, group.queries
-    keys, values = (
-        gathered.view(kv_heads, sequences, -1, head_size).transpose(0, 1)
-        for gathered in (keys, values)
-    )
-    if queries == 1:
-        # The query heads that share a KV head become the queries of one attention.
-        grouped = query.view(sequences, kv_heads, sharing, head_size)
-        attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask)
-        return attended.reshape(rows, heads, head_size)
-    # One sequence: KV heads stand in for the batch, and its keys serve each sharing head unmoved.
+    # KV heads stand in for the batch, and a head's keys serve each sharing head unmoved.
     split = query.view(queries, kv_heads, sharing, head_size).permute(1, 2, 0, 3)
+    width = queries if group.mask is None else keys.shape[1]
     keys, values = (
-        gathered[0][:, None].expand(kv_heads, sharing, -1, head_size) for gathered in (keys, values)
+        floats[:, None, :width].expand(kv_heads, sharing, width, head_size)
+        for floats in (keys, values)
     )
-    attended = scaled_dot_product_attention(split, keys, values, attn_mask=group.mask)
-    return attended.permute(2, 0, 1, 3).reshape(rows, heads, head_size)
+    attended = scaled_dot_product_attention(
+        split, keys, values, attn_mask=group.mask, is_causal=group.mask is None
+    )
+    return attended.permute(2, 0, 1, 3).reshape(query.shape)
 
 
-def _similar_lengths(sequences: list[int], block_counts: list[int]) -> list[tuple[int, list[int]]]:
-    """(longest, members in ascending order) such that padding stays under PADDING_RATIO_MAX."""
+def _similar_lengths(
+    sequences: list[int], block_counts: list[int], blocks_max: int
+) -> list[tuple[int, list[int]]]:
+    """(longest, members in ascending order): groups within PADDING_RATIO_MAX, and of at most
+    `blocks_max` blocks unless one sequence has more."""
     groups: list[tuple[int, list[int]]] = []
     for sequence in sorted(sequences, key=lambda s: -block_counts[s]):
-        if groups and block_counts[groups[-1][0]] <= PADDING_RATIO_MAX * block_counts[sequence]:
-            groups[-1][1].append(sequence)
+        longest, members = groups[-1] if groups else (sequence, [])
+        width = block_counts[longest]
+        similar = width <= PADDING_RATIO_MAX * block_counts[sequence]
+        if members and similar and width * (len(members) + 1) <= blocks_max:
+            members.append(sequence)
         else:
             groups.append((sequence, [sequence]))
     return [(longest, sorted(members)) for longest, members in groups]
@@ -114,7 +174,7 @@ def _decode_group(
         sequences=len(members),
         queries=1,
         blocks=batch.block_tables[members, :blocks].flatten().long(),
-        mask=_causal_mask(last_positions[:, None, None, None], blocks * block_tokens),
+        mask=_causal_mask(last_positions[None, :, None, None], blocks * block_tokens),
     )
 
 
@@ -122,13 +182,15 @@ def _prefill_group(
     batch: AttentionBatch, sequence: int, first: int, last: int, context: int, block_tokens: int
 ) -> _Group:
     blocks = math.ceil(context / block_tokens)
-    positions = torch.arange(context - (last - first), context)
+    queries = last - first
+    positions = torch.arange(context - queries, context)
+    whole = queries == context
     return _Group(
         rows=slice(first, last),
         sequences=1,
-        queries=last - first,
+        queries=queries,
         blocks=batch.block_tables[sequence, :blocks].long(),
-        mask=_causal_mask(positions[:, None], blocks * block_tokens),
+        mask=None if whole else _causal_mask(positions[:, None], blocks * block_tokens),
     )
 
 

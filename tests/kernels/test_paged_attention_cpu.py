@@ -6,16 +6,20 @@ import pytest
 import torch
 
 from kernels.kv_layer import KvLayer
-from kernels.paged_attention import paged_attention_reference
+from kernels.paged_attention import AttentionBatch, paged_attention_reference
 from kernels.paged_attention_cpu import plan_cpu_attention
 from tests.kernels.paged_cases import BLOCK_TOKENS, CASES, PagedCase, paged_step
 
 ERROR_MAX = 2e-6
 
 
+STORED_TYPES = (torch.float32, torch.int8)
+
+
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_cpu_path_agrees_with_the_reference(case: PagedCase) -> None:
-    query, layer, batch = paged_step(case)
+def test_the_cpu_path_agrees_with_the_reference(case: PagedCase, stored_type: torch.dtype) -> None:
+    query, layer, batch = paged_step(case, stored_type=stored_type)
 
     attended = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
 
@@ -23,9 +27,19 @@ def test_the_cpu_path_agrees_with_the_reference(case: PagedCase) -> None:
     assert torch.allclose(attended, expected, atol=ERROR_MAX)
 
 
-def test_very_unequal_decodes_agree_with_the_reference() -> None:
-    case = PagedCase("unequal", ((1, 1), (1, 900), (1, 15), (1, 350), (1, 16), (1, 17)))
-    query, layer, batch = paged_step(case)
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        ((1, 1), (1, 900), (1, 15), (1, 350), (1, 16), (1, 17)),
+        tuple((1, 300 + index) for index in range(12)),
+    ],
+    ids=["very unequal", "more than a group takes"],
+)
+def test_many_decodes_agree_with_the_reference(
+    lengths: tuple[tuple[int, int], ...], stored_type: torch.dtype
+) -> None:
+    query, layer, batch = paged_step(PagedCase("many", lengths), stored_type=stored_type)
 
     attended = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
 
@@ -45,14 +59,22 @@ def test_one_plan_serves_every_layer() -> None:
         assert torch.allclose(attended, paged_attention_reference(query, kv, batch), atol=ERROR_MAX)
 
 
-def test_what_lies_beyond_a_context_is_never_seen() -> None:
-    case = PagedCase("beyond", ((1, 20), (5, 10)))
-    query, layer, batch = paged_step(case)
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
+def test_what_lies_beyond_a_context_is_never_seen(stored_type: torch.dtype) -> None:
+    case = PagedCase("beyond", ((1, 20), (5, 10), (7, 7)))
+    query, layer, batch = paged_step(case, stored_type=stored_type)
     expected = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
-    poisoned = KvLayer(layer.keys.clone(), layer.values.clone())
+    poisoned = KvLayer(
+        layer.keys.clone(),
+        layer.values.clone(),
+        None if layer.key_scales is None else layer.key_scales.clone(),
+        None if layer.value_scales is None else layer.value_scales.clone(),
+    )
     for sequence, (_, context) in enumerate(case.lengths):
         last_block = int(batch.block_tables[sequence, (context - 1) // BLOCK_TOKENS])
-        for pool in (poisoned.keys, poisoned.values):
+        numbers = (poisoned.keys, poisoned.values)
+        scales = (poisoned.key_scales, poisoned.value_scales)
+        for pool in (each for each in (numbers if None in scales else scales) if each is not None):
             pool[:, last_block, context % BLOCK_TOKENS :] = 1e6
 
     attended = plan_cpu_attention(batch, BLOCK_TOKENS)(query, poisoned)
@@ -66,3 +88,24 @@ def test_sharp_scores_do_not_overflow() -> None:
     attended = plan_cpu_attention(batch, BLOCK_TOKENS)(query * 1e4, layer)
 
     assert math.isfinite(float(attended.abs().sum()))
+
+
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
+def test_a_decode_is_bit_for_bit_the_same_in_any_company(stored_type: torch.dtype) -> None:
+    case = PagedCase("company", tuple((1, context) for context in (40, 3, 77, 48, 64, 33)))
+    query, layer, batch = paged_step(case, stored_type=stored_type)
+    together = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
+
+    alone = [
+        plan_cpu_attention(
+            AttentionBatch(
+                torch.tensor([0, 1], dtype=torch.int32),
+                batch.context_lengths[row : row + 1],
+                batch.block_tables[row : row + 1],
+            ),
+            BLOCK_TOKENS,
+        )(query[row : row + 1], layer)
+        for row in range(len(case.lengths))
+    ]
+
+    assert torch.equal(torch.cat(alone), together)
