@@ -7,7 +7,7 @@ import torch
 
 from kernels.kv_layer import KvLayer
 from kernels.paged_attention import AttentionBatch, paged_attention_reference
-from kernels.paged_attention_cpu import plan_cpu_attention
+from kernels.paged_attention_cpu import FEW_QUERIES_MAX, plan_cpu_attention
 from tests.kernels.paged_cases import BLOCK_TOKENS, CASES, PagedCase, paged_step
 
 ERROR_MAX = 2e-6
@@ -109,3 +109,25 @@ def test_a_decode_is_bit_for_bit_the_same_in_any_company(stored_type: torch.dtyp
     ]
 
     assert torch.equal(torch.cat(alone), together)
+
+
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
+def test_drafts_are_checked_by_the_bits_of_decoding_one_by_one(stored_type: torch.dtype) -> None:
+    case = PagedCase("drafts", ((5, 40), (8, 500), (2, 17), (3, 16), (FEW_QUERIES_MAX, 90)))
+    query, layer, batch = paged_step(case, stored_type=stored_type)
+    together = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
+
+    starts = batch.query_starts.tolist()
+    one_by_one = []
+    for sequence, (queries, context) in enumerate(case.lengths):
+        for ahead in range(queries):
+            row = starts[sequence] + ahead
+            alone = AttentionBatch(
+                torch.tensor([0, 1], dtype=torch.int32),
+                torch.tensor([context - queries + 1 + ahead], dtype=torch.int32),
+                batch.block_tables[sequence : sequence + 1],
+            )
+            attend = plan_cpu_attention(alone, BLOCK_TOKENS)
+            one_by_one.append(attend(query[row : row + 1], layer))
+
+    assert torch.equal(torch.cat(one_by_one), together)
