@@ -55,16 +55,19 @@ def load_drafter(arguments: argparse.Namespace, bundle: Bundle, runner: Runner) 
     return Speculation(source, end_ids=bundle.stop_ids, checking=checking, drafting=drafting)
 
 
+def same_tokens(bundle: Bundle, other: Bundle) -> bool:
+    """Whether every id means the same to both models."""
+    if other.vocab_size != bundle.vocab_size or set(other.stop_ids) != set(bundle.stop_ids):
+        return False
+    texts, other_texts = TokenBytes(bundle), TokenBytes(other)
+    return all(texts.of(i) == other_texts.of(i) for i in range(bundle.vocab_size))
+
+
 def _load_draft_runner(arguments: argparse.Namespace, bundle: Bundle, runner: Runner) -> Runner:
     from inference.engine.runner import load_runner
 
     draft_bundle = load_bundle(arguments.draft_bundle)
-    texts, draft_texts = TokenBytes(bundle), TokenBytes(draft_bundle)
-    if (
-        draft_bundle.vocab_size != bundle.vocab_size
-        or set(draft_bundle.stop_ids) != set(bundle.stop_ids)
-        or any(texts.of(i) != draft_texts.of(i) for i in range(bundle.vocab_size))
-    ):
+    if not same_tokens(bundle, draft_bundle):
         raise VocabulariesDiffer(f"{draft_bundle.name} has other tokens than {bundle.name}")
     return load_runner(
         draft_bundle,
