@@ -55,9 +55,7 @@ def paged_attention_kernel(  # type: ignore[no-untyped-def]  # types are those o
     kv_head = tl.program_id(1)
     sequence = tl.load(tile_sequences + tile)
     offset = tl.load(tile_offsets + tile)
-    start = tl.load(query_starts + sequence)
-    queries = tl.load(query_starts + sequence + 1) - start
-    context = tl.load(context_lengths + sequence)
+    start, queries, context = _lengths(query_starts, context_lengths, sequence)
     last_key = tl.minimum(context, context - queries + offset + tile_tokens)
     first_key = 0
     if split:
@@ -137,7 +135,7 @@ def paged_attention_kernel(  # type: ignore[no-untyped-def]  # types are those o
         )
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types
+@triton.jit(do_not_specialize=["splits"])  # type: ignore[untyped-decorator]  # no types
 def combine_splits_kernel(  # type: ignore[no-untyped-def]  # types are those of each launch
     partials,
     log_sums,
@@ -164,12 +162,10 @@ def combine_splits_kernel(  # type: ignore[no-untyped-def]  # types are those of
     row = tl.program_id(2)
     sequence = tl.load(tile_sequences + tile)
     offset = tl.load(tile_offsets + tile)
-    start = tl.load(query_starts + sequence)
-    queries = tl.load(query_starts + sequence + 1) - start
+    start, queries, context = _lengths(query_starts, context_lengths, sequence)
     token = offset + row // sharing
     if token >= queries:
         return
-    context = tl.load(context_lengths + sequence)
     last_key = tl.minimum(context, context - queries + offset + tile_tokens)
 
     parts = tl.arange(0, splits_padded)
@@ -190,6 +186,14 @@ def combine_splits_kernel(  # type: ignore[no-untyped-def]  # types are those of
     head = kv_head * sharing + row % sharing
     output_row = ((start + token).to(tl.int64) * kv_heads * sharing + head) * head_size
     tl.store(output + output_row + sizes, combined.to(output.dtype.element_ty))
+
+
+@triton.jit
+def _lengths(query_starts, context_lengths, sequence):  # type: ignore[no-untyped-def]
+    """(row of its first query, its queries, its context) of one sequence."""
+    start = tl.load(query_starts + sequence)
+    queries = tl.load(query_starts + sequence + 1) - start
+    return start, queries, tl.load(context_lengths + sequence)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton ships no types

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 PROGRAMS_PER_PROCESSOR = 2
 """Programs that a multiprocessor should have to hide each other's waits for memory."""
 SPLITS_MAX = 64
-"""What one combining program holds at once: 64 partial rows of 128 are 64 registers a thread."""
+"""What one combining program holds at once: 64 partial rows of 128 are 32 registers a thread."""
+COMBINE_WARPS = 8
 SPLIT_TOKENS_MIN = 256
 """Shorter splits would spend their time on starting and on being combined."""
 SHARING_MAX = 32

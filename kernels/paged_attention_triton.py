@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import torch
 import triton.language as tl
+from torch.nn.functional import pad
 
 from kernels.kv_layer import KvLayer
 from kernels.paged_attention import Attend, AttentionBatch, check_attention_shapes
 from kernels.paged_attention_kernels import combine_splits_kernel, paged_attention_kernel
 from kernels.paged_attention_plan import (
+    COMBINE_WARPS,
     Card,
     TileShape,
     cut,
@@ -69,9 +71,7 @@ def plan_triton_attention(
     counts = [last - first for first, last in itertools.pairwise(batch.query_starts.tolist())]
     contexts = batch.context_lengths.tolist()
     on_device = AttentionBatch(
-        batch.query_starts.to(device),
-        batch.context_lengths.to(device),
-        batch.block_tables.contiguous().to(device),
+        *_moved((batch.query_starts, batch.context_lengths, batch.block_tables), device)
     )
     groups: dict[tuple[int, int, int], list[_Tiles]] = {}
 
@@ -95,8 +95,9 @@ class StaticDecode:
     It covers `sequences` rows of one query each. The grid depends on that number and on the longest
     context a table can name, never on a step's values: a program beyond its sequence's context
     ends at once. Per step: `update` copies the new lengths and tables into place, then the graph is
-    replayed. Rows without a sequence have no context and come out as zeros. What is allocated
-    inside a call (output, parts of splits) comes from the graph's own pool during capture.
+    replayed. A call before the capture compiles the kernels; what a captured call allocates comes
+    from the graph's own pool. Rows without a sequence have no context and
+    come out as zeros.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class StaticDecode:
             raise ValueError(f"query {query.shape} is not what the buffers were reserved for")
         few, _ = tile_shapes(query.shape[1] // layer.kv_heads, query.element_size())
         output = query.new_empty(query.shape)
+        # Tile n is sequence n, whose first query is row n.
         tiles = _Tiles(
             few, self._batch.query_starts, self._offsets, 1, self._splits, self._split_tokens
         )
@@ -170,12 +172,27 @@ def _groups(
     shapes = tile_shapes(sharing, element_bytes)
     on_device = []
     for group in cut(counts, contexts, kv_heads=kv_heads, shapes=shapes, card=card):
-        places = torch.tensor(group.places, dtype=torch.int32).T.contiguous().to(device)
-        length = torch.tensor([group.split_tokens], dtype=torch.int32).to(device)
+        sequences, offsets = torch.tensor(group.places, dtype=torch.int32).T
+        length = torch.tensor([group.split_tokens], dtype=torch.int32)
+        sequences, offsets, length = _moved((sequences, offsets, length), device)
         on_device.append(
-            _Tiles(group.shape, places[0], places[1], group.queries_max, group.splits, length)
+            _Tiles(group.shape, sequences, offsets, group.queries_max, group.splits, length)
         )
     return on_device
+
+
+def _moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """Int32 tensors onto the device by one copy, which is not waited for.
+
+    Each begins at a multiple of 16 bytes: for a pointer that does not, Triton compiles anew.
+    """
+    padded = [pad(tensor.flatten(), (0, -tensor.numel() % 4)) for tensor in tensors]
+    together = torch.cat(padded).to(device, non_blocking=True)
+    parts = torch.split_with_sizes(together, [len(part) for part in padded])
+    return [
+        part[: tensor.numel()].view(tensor.shape)
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
 
 
 def _launch(
@@ -196,12 +213,6 @@ def _launch(
         parts = (count, kv_heads, splits, shape.rows)
         partials = query.new_empty((*parts, head_size), dtype=torch.float32)
         log_sums = query.new_empty(parts, dtype=torch.float32)
-    cut_of_tiles = {
-        "sharing": heads // kv_heads,
-        "head_size": head_size,
-        "tile_tokens": shape.tokens,
-        "tile_rows": shape.rows,
-    }
     paged_attention_kernel[(count, kv_heads, splits)](
         query,
         keys,
@@ -224,18 +235,32 @@ def _launch(
         keys.stride(1),
         0 if layer.key_scales is None else layer.key_scales.stride(0),
         batch.block_tables.stride(0),
+        sharing=heads // kv_heads,
+        head_size=head_size,
         block_tokens=layer.block_tokens,
+        tile_tokens=shape.tokens,
+        tile_rows=shape.rows,
         round_keys=shape.keys,
         value_type=value_type(query.dtype, quantized=layer.key_scales is not None),
         split=splits > 1,
         num_warps=shape.warps,
         num_stages=shape.stages,
-        **cut_of_tiles,
     )
-    if splits == 1:
-        return
-    rows = min(shape.tokens, tiles.queries_max) * (heads // kv_heads)
-    combine_splits_kernel[(count, kv_heads, rows)](
+    if splits > 1:
+        _combine(partials, log_sums, output, batch, tiles)
+
+
+def _combine(
+    partials: torch.Tensor,
+    log_sums: torch.Tensor,
+    output: torch.Tensor,
+    batch: AttentionBatch,
+    tiles: _Tiles,
+) -> None:
+    count, kv_heads, splits, rows, head_size = partials.shape
+    sharing = output.shape[1] // kv_heads
+    rows_used = min(tiles.shape.tokens, tiles.queries_max) * sharing
+    combine_splits_kernel[(count, kv_heads, rows_used)](
         partials,
         log_sums,
         output,
@@ -245,9 +270,12 @@ def _launch(
         tiles.offsets,
         tiles.split_tokens,
         splits,
+        sharing=sharing,
+        head_size=head_size,
+        tile_tokens=tiles.shape.tokens,
+        tile_rows=rows,
         splits_padded=1 << (splits - 1).bit_length(),
-        num_warps=4,
-        **cut_of_tiles,
+        num_warps=COMBINE_WARPS,
     )
 
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from kernels.paged_attention_kernels import combine_splits_kernel, paged_attention_kernel
-from kernels.paged_attention_plan import SPLITS_MAX, TileShape, tile_shapes
+from kernels.paged_attention_plan import COMBINE_WARPS, SPLITS_MAX, TileShape, tile_shapes
 from kernels.paged_attention_triton import value_type
 from tests.kernels.compiled import CAPABILITIES, Occupied, compiled
 
 SHARED_BYTES_MAX = 80 * 1024
 """Half of an A100 multiprocessor's, a third of an H200's: several programs fit on one."""
 STACK_BYTES_MAX = 8
-"""Two registers, which ptxas gives away in float32 to fit one more program."""
+"""Two registers, which ptxas gives away to fit one more program on a multiprocessor."""
 ELEMENTS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 INTEGERS = (
     "query_starts", "context_lengths", "block_tables", "tile_sequences", "tile_offsets",
@@ -128,6 +128,7 @@ def test_combining_splits_spills_nothing(splits_padded: int, capability: int) ->
             "splits_padded": splits_padded,
         },
         capability=capability,
+        warps=COMBINE_WARPS,
     )
 
     assert occupied.stack_bytes == 0
