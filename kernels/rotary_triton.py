@@ -127,9 +127,10 @@ def rotate_and_store_kernel(  # type: ignore[no-untyped-def]  # types are those 
     if slot < 0:
         return
     is_value = tile >= query_tiles + kv_tiles
-    head = (tile - query_tiles - kv_tiles * is_value) * tile_heads + in_tile
+    head = (tile - query_tiles - tl.where(is_value, kv_tiles, 0)) * tile_heads + in_tile
     is_head = head < kv_heads
-    first, second = _halves(qkv + (heads + kv_heads * is_value) * 2 * half, head, is_head, half)
+    first_head = tl.where(is_value, heads + kv_heads, heads)
+    first, second = _halves(qkv + first_head * 2 * half, head, is_head, half)
     entries = head.to(tl.int64) * pool_head_stride + (slot // block_tokens) * pool_block_stride
     entries += slot % block_tokens * 2 * half
     scale_places = head.to(tl.int64) * scales_head_stride + slot
