@@ -7,6 +7,7 @@ the sampler. It keeps nothing between steps but the pool; blocks and requests ar
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,14 +25,15 @@ from inference.models.decoder import Decoder
 from inference.models.loader import load_model
 from inference.models.projection import WeightFormat
 from inference.models.step_tensors import KvFormat, KvPool, StepTensors
-from inference.tokenizer.bundle import Bundle
-from inference.tokenizer.weights_digest import weights_digest
 from inference.weights.checkpoint import CheckpointInvalid
-from inference.weights.open_checkpoint import open_checkpoint
 from kernels.operations import Operations
 from kernels.operations_cpu import CpuOperations
 from kernels.paged_attention import Attend, AttentionBatch
 from kernels.paged_attention_cpu import plan_cpu_attention
+
+if TYPE_CHECKING:
+    # Computing needs torch alone; the readers of bundles and weights need libraries of their own.
+    from inference.tokenizer.bundle import Bundle
 
 KV_FORMAT = "kv-1"
 """Part of the cache key; changes when the meaning of a block's contents does."""
@@ -137,7 +139,7 @@ def attention_batch(steps: Sequence[SequenceStep]) -> AttentionBatch:
 
 
 def load_runner(
-    bundle: Bundle,
+    bundle: "Bundle",
     *,
     pool_tokens: int | None,
     threads: int,
@@ -154,6 +156,8 @@ def load_runner(
     CheckpointInvalid for weights that are missing, altered or not understood, ValueError for
     formats that the device does not have, PoolTooSmall.
     """
+    from inference.weights.open_checkpoint import open_checkpoint
+
     if threads < 1 or (pool_tokens is not None and pool_tokens < BLOCK_TOKENS):
         raise ValueError("a runner needs at least one block and one thread")
     torch.set_num_threads(threads)
@@ -263,7 +267,9 @@ def _resolved(device: str) -> str:
     return device
 
 
-def _verify(path: Path, bundle: Bundle) -> None:
+def _verify(path: Path, bundle: "Bundle") -> None:
+    from inference.tokenizer.weights_digest import weights_digest
+
     try:
         actual = weights_digest(path)
     except OSError as error:
