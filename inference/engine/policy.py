@@ -31,21 +31,13 @@ def deal(
     Without, everybody gets what fits. With `leads` the first member gets a token in any case.
     Guesses are checked with what remains.
     """
-    if streams and all(len(s.token_ids) - s.computed == 1 and not s.drafts for s in members):
-        budget.take_decodes(len(members), sum(state.computed for state in members))
-        return [1] * len(members)
     hand = _Hand(members, budget)
-    if leads:
+    if streams and hand.decodes_are_cheap():
+        hand.give_all_decodes()
+    if leads and not hand.given[0]:
         hand.give(0, 1)
-    if streams:
-        hand.give_sure()
-    reading = False
-    keys = ranked(dict.fromkeys(state.key for state in members))
-    for key in keys:
-        hand.give_decodes(key, always=streams and not reading)
-        reading = hand.give_prefills(key) or reading
-    if streams and not reading:
-        hand.give_first_prefill(keys)
+    if hand.prefills or not streams:
+        hand.give_by_key(ranked, streams=streams)
     hand.give_drafts()
     return hand.given
 
@@ -57,38 +49,79 @@ class _Hand:
         self.given = [0] * len(members)
         self._members = members
         self._budget = budget
-        self._decodes: dict[bytes, list[int]] = {}
-        self._prefills: dict[bytes, list[int]] = {}
-        for index, state in enumerate(members):
-            group = self._decodes if state.uncomputed == 1 else self._prefills
-            group.setdefault(state.key, []).append(index)
+        self._decodes = [i for i, s in enumerate(members) if len(s.token_ids) - s.computed == 1]
+        self.prefills: list[int] = []
+        if len(self._decodes) < len(members):
+            self.prefills = [i for i, s in enumerate(members) if s.uncomputed > 1]
+
+    def decodes_are_cheap(self) -> bool:
+        """Whether no prompt can want the place of those that decode: there is none, or they take
+        less of the step than is theirs in any case."""
+        if not self.prefills or not self._decodes:
+            return True
+        longest = max(self._members[index].computed for index in self._decodes)
+        return len(self._decodes) <= self._budget.sequences_in(SURE_PART, longest)
+
+    def give_all_decodes(self) -> None:
+        """A token each."""
+        for index in self._decodes:
+            self.given[index] = 1
+        context_tokens = sum(self._members[index].computed for index in self._decodes)
+        self._budget.take_decodes(len(self._decodes), context_tokens)
+
+    def give_by_key(
+        self, ranked: Callable[[Iterable[bytes]], Sequence[bytes]], *, streams: bool
+    ) -> None:
+        """The least served key first, its decoding sequences before its prompts."""
+        decodes = self._by_key(index for index in self._decodes if not self.given[index])
+        prefills = self._by_key(self.prefills)
+        if streams:
+            for indices in decodes.values():
+                self._give_sure(indices, SURE_PART / len(decodes))
+        reading = False
+        keys = ranked(dict.fromkeys([*prefills, *decodes]))
+        for key in keys:
+            self._give_decodes(decodes.get(key, ()), always=streams and not reading)
+            reading = self._give_prefills(prefills.get(key, ())) or reading
+        if streams and not reading:
+            self._give_a_little(prefills[next(key for key in keys if key in prefills)][0])
+
+    def give_drafts(self) -> None:
+        """As many guesses as still fit, of those that decode."""
+        for index in self._decodes:
+            state = self._members[index]
+            if state.drafts and self.given[index]:
+                tokens = self._budget.room(len(state.drafts), state.computed)
+                if tokens:
+                    self.give(index, tokens)
 
     def give(self, index: int, tokens: int) -> None:
         self._budget.take(tokens, self._members[index].computed, begun=self.given[index] > 0)
         self.given[index] += tokens
 
-    def give_sure(self) -> None:
-        """Those of each key that waited longest for a token, as many as are sure of one."""
-        if not self._prefills:
-            return
-        part = SURE_PART / max(1, len(self._decodes))
-        for indices in self._decodes.values():
-            sure = max(1, self._budget.sequences_in(part, self._members[indices[0]].computed))
-            if sure < len(indices):
-                indices.sort(key=lambda index: self._members[index].last_token_at_s or 0.0)
-            for index in indices[:sure]:
-                if not self.given[index]:
-                    self.give(index, 1)
+    def _by_key(self, indices: Iterable[int]) -> dict[bytes, list[int]]:
+        groups: dict[bytes, list[int]] = {}
+        for index in indices:
+            groups.setdefault(self._members[index].key, []).append(index)
+        return groups
 
-    def give_decodes(self, key: bytes, *, always: bool) -> None:
-        for index in self._decodes.get(key, ()):
+    def _give_sure(self, indices: list[int], part: float) -> None:
+        """Those of a key that waited longest for a token, as many as are sure of one."""
+        sure = max(1, self._budget.sequences_in(part, self._members[indices[0]].computed))
+        if sure < len(indices):
+            indices.sort(key=lambda index: self._members[index].last_token_at_s or 0.0)
+        for index in indices[:sure]:
+            if not self.given[index]:
+                self.give(index, 1)
+
+    def _give_decodes(self, indices: Iterable[int], *, always: bool) -> None:
+        for index in indices:
             wanted = min(1 - self.given[index], self._budget.tokens_left)
             if wanted and (always or self._budget.room(1, self._members[index].computed)):
                 self.give(index, 1)
 
-    def give_prefills(self, key: bytes) -> bool:
+    def _give_prefills(self, indices: Sequence[int]) -> bool:
         """Whether the prompts of a key got anything."""
-        indices = self._prefills.get(key)
         if not indices:
             return False
         wants = [self._members[index].uncomputed - self.given[index] for index in indices]
@@ -98,22 +131,11 @@ class _Hand:
                 self.give(index, tokens)
         return room > 0
 
-    def give_first_prefill(self, keys: Iterable[bytes]) -> None:
-        first = next((self._prefills[key][0] for key in keys if key in self._prefills), None)
-        if first is not None:
-            wanted = self._members[first].uncomputed - self.given[first]
-            tokens = min(PREFILL_TOKENS_MIN, wanted, self._budget.tokens_left)
-            if tokens:
-                self.give(first, tokens)
-
-    def give_drafts(self) -> None:
-        for indices in self._decodes.values():
-            for index in indices:
-                state = self._members[index]
-                if state.drafts and self.given[index]:
-                    tokens = self._budget.room(len(state.drafts), state.computed)
-                    if tokens:
-                        self.give(index, tokens)
+    def _give_a_little(self, index: int) -> None:
+        wanted = self._members[index].uncomputed - self.given[index]
+        tokens = min(PREFILL_TOKENS_MIN, wanted, self._budget.tokens_left)
+        if tokens:
+            self.give(index, tokens)
 
 
 def split_budget(budget: int, wants: Sequence[int]) -> list[int]:

@@ -113,6 +113,18 @@ def test_the_prompt_of_a_less_served_key_takes_the_place_of_the_others_decoding(
     assert 10 <= sum(given_tokens[:-1]) <= 20
 
 
+def test_few_who_decode_go_on_whatever_prompt_comes() -> None:
+    members = [sequence(n, key=b"flood") for n in range(8)]
+    members.append(sequence(8, key=b"quiet", prompt_tokens=256))
+
+    given_tokens = deal(
+        members, quiet_first, budget(cost=COST, target_ms=220.0), streams=True, leads=True
+    )
+
+    assert given_tokens[:-1] == [1] * 8
+    assert given_tokens[-1] >= 88
+
+
 def test_those_who_gave_way_decode_in_turn() -> None:
     members = [sequence(n, key=b"flood") for n in range(40)]
     members.append(sequence(40, key=b"quiet", prompt_tokens=1000))
