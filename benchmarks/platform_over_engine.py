@@ -19,7 +19,7 @@ import httpx
 import msgspec
 import psutil
 
-from benchmarks.engine_decode import THREADS, new_engine
+from benchmarks.in_process import THREADS, load, watched_engine
 from benchmarks.model import loaded_bundle
 from benchmarks.report import Row, print_report
 from headrace.standalone.data_folder import DataFolder
@@ -49,7 +49,7 @@ def in_process_tokens_per_s(engine: Engine, encoder: PromptEncoder, round_: int)
     for stream in range(STREAMS):
         prompt = encoder.encode_chat([ChatMessage("user", question(stream, round_))])
         sampling = SamplingParams(max_tokens=NEW_TOKENS, temperature=0.0)
-        refusal = engine.submit(GenerationRequest(f"{round_}-{stream}", tuple(prompt), sampling))
+        refusal = engine.submit(GenerationRequest(f"{round_}-{stream}", (tuple(prompt),), sampling))
         assert refusal is None, refusal
     tokens = 0
     while engine.has_work:
@@ -113,7 +113,7 @@ def cpu_s(running: RunningHouse, name: str) -> float:
 def main() -> None:
     """Prints the table."""
     bundle = loaded_bundle()
-    engine, encoder = new_engine(bundle, pool_tokens=16_384), PromptEncoder(bundle)
+    engine, encoder = watched_engine(bundle, load(bundle)).engine, PromptEncoder(bundle)
     ours: list[float] = []
     theirs: list[float] = []
     with running_house(bundle) as (running, secret):
@@ -139,7 +139,7 @@ def main() -> None:
         Row("web's processor time", web_s, "the engine's", engine_s, "s", ""),
         Row("web's resident memory", web_megabytes, "limit", 180.0, "MB", "<= 1"),
     ]
-    print_report("Platform over engine, float32", rows, threads=THREADS)
+    print_report("Platform over engine", rows, threads=THREADS)
     own_megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"rounds: HTTP {_each(ours)}, in process {_each(theirs)} tokens/s; ", end="")
     print(f"this process peaked at {own_megabytes:.0f} MB")

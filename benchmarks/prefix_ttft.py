@@ -6,51 +6,49 @@ prefix of the cold request, another question after it).
 
 import random
 import statistics
-import time
 
-from benchmarks.engine_decode import THREADS, new_engine
+from benchmarks.in_process import (
+    THREADS,
+    WatchedEngine,
+    greedy,
+    load,
+    random_prompt,
+    watched_engine,
+)
 from benchmarks.model import loaded_bundle
 from benchmarks.report import Row, print_report
-from inference.contracts import GenerationRequest, SamplingParams
-from inference.engine.engine import Engine
 
 PREFIX_TOKENS = 1500
 QUESTION_TOKENS = 20
 ROUNDS = 3
 
 
-def first_token_s(engine: Engine, request_id: str, prompt_ids: list[int]) -> tuple[float, int]:
-    """(seconds from submission to the first token, prompt tokens found in the cache)."""
-    began = time.perf_counter()
-    refusal = engine.submit(
-        GenerationRequest(
-            request_id=request_id,
-            prompt_ids=tuple(prompt_ids),
-            sampling=SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True),
-        )
-    )
-    assert refusal is None, refusal
-    while True:
-        result = engine.step()
-        if result.chunks:
-            return time.perf_counter() - began, result.chunks[0].counts.cached
+def first_token_s(
+    watched: WatchedEngine, request_id: str, prompt_ids: tuple[int, ...]
+) -> tuple[float, int]:
+    """(processor seconds to the first token, prompt tokens found in the cache)."""
+    before = watched.engine.stats().prompt_tokens_cached
+    watched.submit(request_id, prompt_ids, greedy(1))
+    watched.drain()
+    cached = watched.engine.stats().prompt_tokens_cached - before
+    return watched.watches[request_id].first_token_s, cached
 
 
 def main() -> None:
     """Prints the table."""
-    engine = new_engine(loaded_bundle(), pool_tokens=16_384)
+    bundle = loaded_bundle()
+    watched = watched_engine(bundle, load(bundle))
     drawn = random.Random(2)
-    vocabulary = range(17, engine.limits.vocab_size)
     cold: list[float] = []
     warm: list[float] = []
     for index in range(ROUNDS):
-        prefix = drawn.choices(vocabulary, k=PREFIX_TOKENS)
-        first = prefix + drawn.choices(vocabulary, k=QUESTION_TOKENS)
-        second = prefix + drawn.choices(vocabulary, k=QUESTION_TOKENS)
-        seconds, cached = first_token_s(engine, f"cold-{index}", first)
+        prefix = random_prompt(drawn, PREFIX_TOKENS, bundle.vocab_size)
+        first = prefix + random_prompt(drawn, QUESTION_TOKENS, bundle.vocab_size)
+        second = prefix + random_prompt(drawn, QUESTION_TOKENS, bundle.vocab_size)
+        seconds, cached = first_token_s(watched, f"cold-{index}", first)
         assert cached == 0
         cold.append(seconds)
-        seconds, cached = first_token_s(engine, f"warm-{index}", second)
+        seconds, cached = first_token_s(watched, f"warm-{index}", second)
         assert cached > PREFIX_TOKENS - 16
         warm.append(seconds)
     rows = [
