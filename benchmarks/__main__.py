@@ -1,18 +1,43 @@
-"""`make bench`: every benchmark, one after the other, each in a process of its own."""
+"""`make bench`: every benchmark, one after the other, each in a process of its own.
 
+`python -m benchmarks fairness curve` runs those named only; `--venvs PATH` says where the peers'
+environments are, or are to be made.
+"""
+
+import argparse
 import subprocess
 import sys
 
-BENCHMARKS = ("engine_decode", "prefix_ttft", "platform_over_engine")
+BENCHMARKS = (
+    "engine_decode",
+    "prefix_ttft",
+    "scheduler_cost",
+    "batching",
+    "fairness",
+    "speculation",
+    "curve",
+    "platform_over_engine",
+    "peers",
+)
 
 
 def main() -> int:
-    """Runs all; the exit status is that of the first that failed."""
-    for name in BENCHMARKS:
-        done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False)
-        if done.returncode != 0:
-            return done.returncode
-    return 0
+    """Runs them all; the exit status is that of the first that failed, and the others run too."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--venvs", default=".bench", help="folder of the peers' environments")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no benchmark named {', '.join(sorted(unknown))}")
+    status = 0
+    for name in options.names or BENCHMARKS:
+        command = [sys.executable, "-m", f"benchmarks.{name}"]
+        if name == "peers":
+            command += ["--venvs", options.venvs]
+        done = subprocess.run(command, check=False)
+        status = status or done.returncode
+    return status
 
 
 if __name__ == "__main__":
