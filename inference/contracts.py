@@ -276,13 +276,13 @@ class Finish:
 class ModelLimits:
     """What one engine can take: the model's context and the size of its KV pool, in tokens.
 
-    `embedding_dimensions` is the length of its embeddings, 0 where it makes none.
+    `embedding_dimensions` is how many numbers its embeddings have.
     """
 
     context_tokens_max: int
     pool_tokens: int
     vocab_size: int
-    embedding_dimensions: int = 0
+    embedding_dimensions: int
 
     def request_tokens_max(self) -> int:
         """The longest prompt + output that can ever fit."""

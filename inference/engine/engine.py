@@ -80,6 +80,7 @@ class Engine:
             context_tokens_max=runner.context_tokens_max,
             pool_tokens=runner.block_count * BLOCK_TOKENS,
             vocab_size=runner.vocab_size,
+            embedding_dimensions=runner.hidden_size,
         )
 
     @property

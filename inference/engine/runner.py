@@ -47,6 +47,7 @@ class TorchRunner:
     def __init__(self, model: Decoder, pool: KvPool, *, cache_key: bytes) -> None:
         self.block_count = pool.blocks
         self.vocab_size = model.config.vocab_size
+        self.hidden_size = model.config.hidden_size
         self.context_tokens_max = model.config.context_tokens_max
         self.cache_key = cache_key
         self.memory = MemoryFacts(

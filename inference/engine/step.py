@@ -88,6 +88,8 @@ class Runner(Protocol):
 
     block_count: int
     vocab_size: int
+    hidden_size: int
+    """Elements of what `pooled` sums."""
     context_tokens_max: int
     cache_key: bytes
     """Names weights version, dtype and KV format: part of every block hash."""

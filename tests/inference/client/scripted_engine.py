@@ -52,7 +52,9 @@ class ScriptedEngine:
 async def scripted_engine(
     path: Path, *, protocol: int = PROTOCOL_VERSION, bundle_hash: str = BUNDLE_HASH
 ) -> AsyncIterator[ScriptedEngine]:
-    limits = ModelLimits(context_tokens_max=512, pool_tokens=1024, vocab_size=100)
+    limits = ModelLimits(
+        context_tokens_max=512, pool_tokens=1024, vocab_size=100, embedding_dimensions=2
+    )
     engine = ScriptedEngine(Hello(protocol, "engine-1", "stub", bundle_hash, limits))
     await asyncio.to_thread(path.unlink, missing_ok=True)
     server = await asyncio.start_unix_server(engine.serve, str(path))

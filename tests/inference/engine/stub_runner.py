@@ -23,6 +23,7 @@ class StubRunner:
     ) -> None:
         self.block_count = block_count
         self.vocab_size = vocab_size
+        self.hidden_size = 2
         self.context_tokens_max = context_tokens_max
         self.cache_key = b"stub"
         self.device = "stub"

@@ -28,7 +28,7 @@ from inference.server.deliveries import Deliveries
 from inference.server.journal import Journal
 from tests.inference.server.running_server import WAIT_S, request, until
 
-HELLO = Hello(PROTOCOL_VERSION, "engine-1", "stub", "bundle", ModelLimits(512, 1024, 100))
+HELLO = Hello(PROTOCOL_VERSION, "engine-1", "stub", "bundle", ModelLimits(512, 1024, 100, 2))
 
 
 class Ignored:
