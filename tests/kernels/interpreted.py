@@ -1,4 +1,4 @@
-"""Runs a program of this folder in Triton's interpreter and reads what it found, as JSON.
+"""Runs a program of the tests in Triton's interpreter and reads what it found, as JSON.
 
 Programs of their own because Triton decides on the interpreter once, when it is imported.
 """
@@ -14,10 +14,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TIME_MAX_S = 240
 
 
-def interpreted(program: str) -> Any:
-    """What `python -m tests.kernels.<program>` prints under TRITON_INTERPRET=1."""
+def interpreted(program: str, folder: str = "tests.kernels") -> Any:
+    """What `python -m <folder>.<program>` prints under TRITON_INTERPRET=1."""
     output = subprocess.run(
-        [sys.executable, "-m", f"tests.kernels.{program}"],
+        [sys.executable, "-m", f"{folder}.{program}"],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
