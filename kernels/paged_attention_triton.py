@@ -137,12 +137,15 @@ class StaticDecode:
             raise ValueError(f"{sequences} tables of {width} blocks exceed the reserved buffers")
         if batch.query_starts.tolist() != list(range(sequences + 1)):
             raise ValueError("a decode step has one query per sequence")
-        contexts = torch.zeros(reserved, dtype=torch.int32)
+        # From other memory CUDA may wait for the step before.
+        pins = self._offsets.is_cuda
+        contexts = torch.zeros(reserved, dtype=torch.int32, pin_memory=pins)
         contexts[:sequences] = batch.context_lengths
         length = split_tokens(contexts.tolist(), self._kv_heads, self._splits, self._card)
         self._batch.context_lengths.copy_(contexts, non_blocking=True)
         self._batch.block_tables[:sequences, :width].copy_(batch.block_tables, non_blocking=True)
-        self._split_tokens.copy_(torch.tensor([length], dtype=torch.int32), non_blocking=True)
+        length_there = torch.tensor([length], dtype=torch.int32, pin_memory=pins)
+        self._split_tokens.copy_(length_there, non_blocking=True)
 
     def __call__(self, query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
         """An `Attend` for [sequences, heads, head_size]."""

@@ -11,15 +11,20 @@ from itertools import accumulate, islice
 import numpy as np
 import torch
 
+from inference.contracts import BLOCK_TOKENS
 from inference.engine.cuda_device import CudaDevice, Device, Download, uploaded
 from inference.engine.cuda_graphs import DecodeGraphs
 from inference.engine.device_sampling import LaunchedDraws
 from inference.engine.runner import TorchRunner, attention_batch
-from inference.engine.step import PENDING, Launched, SequenceStep, StepOutput
+from inference.engine.step import PENDING, Launched, SampleSpec, SequenceStep, StepOutput
 from inference.models.decoder import Decoder
 from inference.models.step_tensors import KvPool
 from kernels.paged_attention import Attend
 from kernels.paged_attention_triton import card_of, plan_triton_attention
+from kernels.token_sampling import WORD_TOKENS
+
+WARM_UP_TOKENS = 64
+"""Enough queries for the tiles of a prefill."""
 
 
 class CudaRunner(TorchRunner):
@@ -41,8 +46,18 @@ class CudaRunner(TorchRunner):
 
     @torch.inference_mode()
     def warm_up(self) -> None:
-        """Captures the graphs. Before the first request: it writes no KV, but takes seconds."""
+        """Captures the graphs and compiles what prefill and sampling need, which takes seconds:
+        before the first request. What it leaves in the first blocks is never found."""
         self._graphs.capture_all()
+        tokens = min(WARM_UP_TOKENS, self.context_tokens_max, self.block_count * BLOCK_TOKENS)
+        everything = SampleSpec(
+            top_p=0.5,
+            logit_bias=((0, 1.0),),
+            allowed=bytes([0xFF]) * (4 * -(-self.vocab_size // WORD_TOKENS)),
+            logprobs=1,
+        )
+        blocks = range(-(-tokens // BLOCK_TOKENS))
+        self.execute([SequenceStep("warm-up", [0] * tokens, 0, blocks, (everything,))])
 
     def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
         """The outputs of the sequence steps, in order."""

@@ -20,6 +20,7 @@ from inference.engine.runner import TorchRunner
 from inference.engine.sampler import NothingAllowed
 from inference.engine.scheduler import SchedulerLimits
 from inference.engine.step import PENDING, Drawn, SampleSpec, SequenceStep, StepOutput
+from inference.models.decoder import Decoder
 from inference.models.loader import load_model
 from inference.models.step_tensors import KvFormat, KvPool
 from inference.weights.open_checkpoint import open_checkpoint
@@ -62,13 +63,22 @@ class Pair:
         return [f"pools are {apart} apart"] if apart > tolerance else []
 
 
-def pair(folder: Path, name: str, kv_format: KvFormat = KvFormat.FLOAT32) -> Pair:
-    """Both runners of a toy model."""
+def pair(
+    folder: Path,
+    name: str,
+    kv_format: KvFormat = KvFormat.FLOAT32,
+    *,
+    cuda_format: KvFormat | None = None,
+    cuda_dtype: torch.dtype = torch.float32,
+) -> Pair:
+    """Both runners of a toy model; the one for CUDA as the one for the CPU unless told."""
     write_folder(folder / name, next(toy for toy in TOYS if toy.name == name))
 
-    def parts(operations: Operations) -> tuple:  # type: ignore[type-arg]
+    def parts(
+        operations: Operations, dtype: torch.dtype, kv_format: KvFormat
+    ) -> tuple[Decoder, KvPool]:
         model = load_model(
-            open_checkpoint(folder / name), operations=operations, device=CPU, dtype=torch.float32
+            open_checkpoint(folder / name), operations=operations, device=CPU, dtype=dtype
         )
         pool = KvPool(
             layers=model.config.layers,
@@ -81,8 +91,8 @@ def pair(folder: Path, name: str, kv_format: KvFormat = KvFormat.FLOAT32) -> Pai
         )
         return model, pool
 
-    plain_model, plain_pool = parts(CpuOperations())
-    cuda_model, cuda_pool = parts(TritonOperations())
+    plain_model, plain_pool = parts(CpuOperations(), torch.float32, kv_format)
+    cuda_model, cuda_pool = parts(TritonOperations(), cuda_dtype, cuda_format or kv_format)
     device = HostDevice()
     return Pair(
         TorchRunner(plain_model, plain_pool, cache_key=b""),
@@ -153,7 +163,12 @@ def mixtures(folder: Path) -> dict[str, list[str]]:
         SequenceStep("text", text[7:], 7, tables[2], pool=True),
         SequenceStep("short", [11], 5, tables[1], (GREEDY,)),
     ]
-    found = {"chunks": two.differences(chunks), "the rest": two.differences(rest)}
+    found = {
+        "nothing": two.differences([]),
+        "one chunk": two.differences([replace(chunks[0], token_ids=long[:3])]),
+        "chunks": two.differences(chunks),
+        "the rest": two.differences(rest),
+    }
     assert two.device.replayed == 0
     decodes = [
         SequenceStep("long", [9], 37, tables[0], (GREEDY,)),
@@ -271,6 +286,7 @@ def engines(folder: Path) -> dict[str, list[str]]:
     two = pair(folder, "qwen2")
     limits = SchedulerLimits(step_tokens_max=24, running_max=RUNNING_MAX)
     texts, clock = Letters(), Clock()
+    two.cuda.warm_up()
     on_cuda = OverlappedEngine(two.cuda, texts, stop_ids=(), limits=limits, clock=clock)
     on_cpu = Engine(two.plain, texts, stop_ids=(), limits=limits, clock=clock)
     answers = []
@@ -279,6 +295,7 @@ def engines(folder: Path) -> dict[str, list[str]]:
             engine.submit(request(f"r{index}", prompt(length, index), 4 + 3 * index))
         answers.append(run_to_end(engine).token_ids)
     assert on_cuda.steps_ahead > 3
+    assert two.device.captured == 3, "all were captured before the first request"
     return {"answers": [] if answers[0] == answers[1] else [f"{answers[0]} not {answers[1]}"]}
 
 
