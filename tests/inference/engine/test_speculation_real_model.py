@@ -34,6 +34,7 @@ class Part:
         self.block_count = block_count
         self.vocab_size = runner.vocab_size
         self.context_tokens_max = runner.context_tokens_max
+        self.hidden_size = runner.hidden_size
         self.cache_key = runner.cache_key
         self.device = runner.device
         self._runner = runner

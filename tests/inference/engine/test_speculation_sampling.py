@@ -27,6 +27,7 @@ class Chain:
 
     block_count = 64
     vocab_size = VOCABULARY
+    hidden_size = 1
     context_tokens_max = 64
     cache_key = b"chain"
     device = "cpu"
