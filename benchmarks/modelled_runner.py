@@ -57,6 +57,7 @@ class ModelledRunner:
 
     vocab_size = VOCAB_SIZE
     context_tokens_max = 8192
+    hidden_size = 4096
     cache_key = b"modelled"
     device = "none"
 
