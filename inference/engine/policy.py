@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from inference.engine.sequence import SequenceState
 from inference.engine.step_budget import StepBudget
 
-SURE_PART = 1 / 8
+SURE_PART = 1 / 16
 """This part of a step, evenly among the keys that decode, cannot be taken by prompts of others."""
 PREFILL_TOKENS_MIN = 16
 """What the first prompt in turn gets even of a step that decoding fills up to its time."""
@@ -82,7 +82,8 @@ class _Hand:
         keys = ranked(dict.fromkeys([*prefills, *decodes]))
         for key in keys:
             self._give_decodes(decodes.get(key, ()), always=streams and not reading)
-            reading = self._give_prefills(prefills.get(key, ())) or reading
+            if key in prefills:
+                reading = self._give_prefills(prefills[key]) or reading
         if streams and not reading:
             self._give_a_little(prefills[next(key for key in keys if key in prefills)][0])
 
@@ -122,8 +123,6 @@ class _Hand:
 
     def _give_prefills(self, indices: Sequence[int]) -> bool:
         """Whether the prompts of a key got anything."""
-        if not indices:
-            return False
         wants = [self._members[index].uncomputed - self.given[index] for index in indices]
         room = self._budget.room(sum(wants), self._members[indices[0]].computed)
         for index, tokens in zip(indices, split_budget(room, wants), strict=True):

@@ -18,6 +18,9 @@ from inference.engine.seats import Seats
 from inference.engine.sequence import SequenceState, rank
 from inference.engine.step_budget import StepBudget, StepCost, StepLoad
 
+BATCH_PART = 0.75
+"""A step of batch alone takes this part of the target: who comes meanwhile waits for its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
@@ -120,11 +123,12 @@ class Scheduler:
         for priority in Priority:
             members = self._seats.by_class[priority]
             if priority is Priority.BATCH or any(state.completion for state in members):
-                self._budget.bound()
+                alone = priority is Priority.BATCH and not shares
+                self._budget.bound(BATCH_PART if alone else 1.0)
             self._grow(members)
             if self.preemptions == preemptions_before:
                 self._admit(priority)
-            if self._queues[priority]:
+            if self._queues[Priority.INTERACTIVE]:
                 self._budget.bound()
             if members:
                 shares += self._deal(priority)

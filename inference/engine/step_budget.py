@@ -113,9 +113,9 @@ class StepBudget:
         self._limit_ms = math.inf
         self._spent_ms = cost.overhead_ms
 
-    def bound(self) -> None:
-        """From now on nothing fits that would end the step after its target."""
-        self._limit_ms = self.target_ms
+    def bound(self, part: float = 1.0) -> None:
+        """From now on nothing fits that would end the step after this part of its target."""
+        self._limit_ms = part * self.target_ms
 
     def room(self, wanted: int, start: int) -> int:
         """How many of `wanted` tokens of one more sequence, after its first `start`, still fit."""

@@ -108,21 +108,21 @@ def test_the_prompt_of_a_less_served_key_takes_the_place_of_the_others_decoding(
         leads=True,
     )
 
-    # 100 tokens fit into 200 ms; an eighth of the step is the flood's in any case.
-    assert given_tokens[-1] >= 80
-    assert 10 <= sum(given_tokens[:-1]) <= 20
+    # 100 tokens fit into 200 ms; a sixteenth of the step is the flood's in any case.
+    assert given_tokens[-1] >= 90
+    assert 5 <= sum(given_tokens[:-1]) <= 10
 
 
 def test_few_who_decode_go_on_whatever_prompt_comes() -> None:
-    members = [sequence(n, key=b"flood") for n in range(8)]
-    members.append(sequence(8, key=b"quiet", prompt_tokens=256))
+    members = [sequence(n, key=b"flood") for n in range(5)]
+    members.append(sequence(5, key=b"quiet", prompt_tokens=256))
 
     given_tokens = deal(
         members, quiet_first, budget(cost=COST, target_ms=220.0), streams=True, leads=True
     )
 
-    assert given_tokens[:-1] == [1] * 8
-    assert given_tokens[-1] >= 88
+    assert given_tokens[:-1] == [1] * 5
+    assert given_tokens[-1] >= 90
 
 
 def test_those_who_gave_way_decode_in_turn() -> None:
