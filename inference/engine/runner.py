@@ -39,6 +39,8 @@ KV_FORMAT = "kv-1"
 """Part of the cache key; changes when the meaning of a block's contents does."""
 STEP_TOKENS_MAX = 256
 """The server's default: what a step computes at most."""
+RUNNING_MAX = 64
+"""The server's default: sequences that decode together at most."""
 
 
 class TorchRunner:
@@ -57,6 +59,11 @@ class TorchRunner:
         self._pool = pool
         self._device = pool.device
         self.device = str(self._device)
+
+    def warm_up(self) -> None:
+        """Computes one block for nobody: the first pass over the weights pages them in, which took
+        the first request a second. What it leaves in the block is never found: it has no hash."""
+        self.execute([SequenceStep("warm-up", range(BLOCK_TOKENS), 0, (0,))])
 
     @torch.inference_mode()
     def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
@@ -148,7 +155,8 @@ def load_runner(
     weight_format: str = "auto",
     kv_format: str = "auto",
     step_tokens_max: int = STEP_TOKENS_MAX,
-) -> TorchRunner:
+    running_max: int = RUNNING_MAX,
+) -> "TorchRunner":
     """Load the bundle's weights and reserve a pool of `pool_tokens` (rounded down to blocks).
 
     `device` is "auto" (CUDA when present), "cpu" or "cuda"; the formats are "auto" or names of
@@ -191,7 +199,11 @@ def load_runner(
             dtype=formats.kv.dtype,
             device=place,
         )
-        return TorchRunner(model, pool, cache_key=cache_key)
+        if place.type == "cpu":
+            return TorchRunner(model, pool, cache_key=cache_key)
+        from inference.engine.cuda_runner import make_cuda_runner
+
+        return make_cuda_runner(model, pool, cache_key=cache_key, running_max=running_max)
 
     if pool_tokens is not None:
         return runner_of(pool_tokens // BLOCK_TOKENS)

@@ -13,22 +13,20 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from inference.contracts import BLOCK_TOKENS
+from inference.engine.capacity import PoolTooSmall
+from inference.engine.draft_model import VocabulariesDiffer
 from inference.engine.engine import Engine
-from inference.engine.llguidance_grammars import LlguidanceGrammars
 from inference.engine.scheduler import SchedulerLimits
-from inference.engine.step import Runner, SequenceStep
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
+from inference.server.loading import add_runner_options, load_engine
 from inference.server.server import STUCK_S, EngineServer, EngineStuck, ServedModel
-from inference.server.speculating import add_speculation_options, load_drafter
-from inference.tokenizer.bundle import Bundle, BundleInvalid, bundle_files, load_bundle
-from inference.tokenizer.token_bytes import TokenBytes
+from inference.server.speculating import add_speculation_options
+from inference.tokenizer.bundle import BundleInvalid, bundle_files, load_bundle
 from inference.weights.checkpoint import CheckpointInvalid
 
 logger = logging.getLogger("inference.server")
@@ -36,6 +34,8 @@ logger = logging.getLogger("inference.server")
 FAULTS = (
     BundleInvalid,
     CheckpointInvalid,
+    PoolTooSmall,
+    VocabulariesDiffer,
     JournalError,
     SocketTaken,
     ValueError,
@@ -44,8 +44,6 @@ FAULTS = (
 """What ends the process with one line; anything else is a fault of ours and gets a traceback."""
 EVENT_LOOP_PATIENCE = 2
 """How many times `--stuck-s` the event loop may stand still."""
-EXAMPLE_TOKENS = 512
-"""The start-up line also says how many requests of this size fit the pool."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -85,9 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--socket", type=Path, required=True, help="unix socket to serve on")
     parser.add_argument("--journal", type=Path, required=True, help="folder of the finish journal")
     parser.add_argument("--engine-id", default=f"engine-{os.getpid()}")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add_runner_options(parser)
     parser.add_argument("--threads", type=int, default=default_threads())
-    parser.add_argument("--pool-tokens", type=int, default=16384)
     parser.add_argument("--running-max", type=int, default=64)
     parser.add_argument(
         "--waiting-max",
@@ -131,7 +128,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     bundle = load_bundle(arguments.bundle)
     remove_stale(arguments.socket)
     journal = Journal(arguments.journal)
-    engine = _load_engine(bundle, arguments, limits)
+    engine = load_engine(bundle, arguments, limits)
     # What is loaded stays: walking it took 80 ms of some step with every full collection.
     gc.collect()
     gc.freeze()
@@ -143,54 +140,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     asyncio.run(_run(engine, served, journal, arguments))
     return 0
-
-
-def _load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits) -> Engine:
-    from inference.engine.runner import load_runner
-
-    started_at_s = time.monotonic()
-    runner = load_runner(
-        bundle,
-        pool_tokens=arguments.pool_tokens,
-        threads=arguments.threads,
-        device=arguments.device,
-    )
-    _warm_up(runner)
-    engine = Engine(
-        runner,
-        TokenBytes(bundle),
-        stop_ids=bundle.stop_ids,
-        limits=limits,
-        clock=time.monotonic,
-        grammars=LlguidanceGrammars(bundle),
-        drafter=load_drafter(arguments, bundle, runner),
-    )
-    context_tokens = engine.limits.request_tokens_max()
-    logger.info(
-        "event=loaded model=%s device=%s threads=%d seconds=%.1f blocks=%d block_tokens=%d",
-        bundle.name,
-        runner.device,
-        arguments.threads,
-        time.monotonic() - started_at_s,
-        runner.block_count,
-        BLOCK_TOKENS,
-    )
-    logger.info(
-        "event=capacity running_max=%d: %d requests at %d tokens, %d requests at %d tokens",
-        limits.running_max,
-        engine.limits.pool_tokens // context_tokens,
-        context_tokens,
-        min(engine.limits.pool_tokens // EXAMPLE_TOKENS, limits.running_max),
-        EXAMPLE_TOKENS,
-    )
-    return engine
-
-
-def _warm_up(runner: Runner) -> None:
-    """Computes one block for nobody: the first pass over the weights pages them in, which took
-    the first request a second. What it leaves in the block is never found: it has no hash."""
-    tokens = tuple(range(BLOCK_TOKENS))
-    runner.execute([SequenceStep("warm-up", tokens, 0, (0,))])
 
 
 async def _run(

@@ -74,6 +74,8 @@ def _load_draft_runner(arguments: argparse.Namespace, bundle: Bundle, runner: Ru
         pool_tokens=runner.block_count * BLOCK_TOKENS,
         threads=arguments.threads,
         device=arguments.device,
+        weight_format=arguments.weights,
+        kv_format=arguments.kv,
     )
 
 
