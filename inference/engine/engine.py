@@ -177,9 +177,12 @@ class Engine:
     def _refusal(self, request: GenerationRequest) -> Refusal | None:
         if request.request_id in self._requests:
             return RefusalCode.DUPLICATE_REQUEST_ID, f"{request.request_id} is in progress"
+        refusal = refusal_of(request, self.limits, self._grammars)
+        if refusal is not None:
+            return refusal
         if self._scheduler.queue_is_full(request.priority, request.fairness_key):
             return RefusalCode.QUEUE_FULL, "too many requests are waiting"
-        return refusal_of(request, self.limits, self._grammars)
+        return None
 
     def _feed(self, request: RequestState) -> None:
         """Queues as many of a request's sequences as may be now."""
