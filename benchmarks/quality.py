@@ -26,12 +26,17 @@ from kernels.operations_cpu import CpuOperations
 from kernels.paged_attention_cpu import plan_cpu_attention
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-TEXT_TOKENS = 3072
+TEXT_TOKENS = 2048
 WINDOW_TOKENS = 512
 """The text is read in windows that start anew, so that every length of context counts."""
 STEP_TOKENS = 64
 """A window is computed in steps of so many, so that most of its keys were stored before."""
-WEIGHTS = (WeightFormat.FLOAT32, WeightFormat.INT8, WeightFormat.INT4)
+WEIGHTS = (
+    WeightFormat.FLOAT32,
+    WeightFormat.FLOAT16,
+    WeightFormat.INT8,
+    WeightFormat.INT4,
+)
 KV = (KvFormat.FLOAT32, KvFormat.INT8)
 
 

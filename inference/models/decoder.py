@@ -55,11 +55,7 @@ class Decoder:
         self._embedding = source.take("model.embed_tokens.weight", vocab, hidden)
         self._layers = [_layer(family, config, source, index) for index in range(config.layers)]
         self._norm = source.take("model.norm.weight", hidden)
-        self._head = (
-            source.projection({"lm_head.weight": vocab}, hidden)
-            if source.has("lm_head.weight")
-            else source.projection_by(self._embedding)
-        )
+        self._head = source.head("lm_head.weight", vocab, self._embedding)
         self._rotary = RotaryTable(config, self._embedding.device)
         self.weight_bytes = source.weight_bytes
 

@@ -13,7 +13,13 @@ import torch
 from torch.nn.functional import linear
 
 from kernels.quantized_linear import GROUP, QuantizedWeight, quantize_int4, quantize_int8
-from kernels.quantized_linear_cpu import Int4Linear, Int8Linear, int4_fits, int8_supported
+from kernels.quantized_linear_cpu import (
+    Float16Linear,
+    Int4Linear,
+    Int8Linear,
+    fbgemm_supported,
+    int4_fits,
+)
 
 FEW_ROWS_MAX = 5
 """Up to here MKL is faster with the weight as the left factor: 2 rows of SmolLM2 take 29 ms a step
@@ -24,6 +30,8 @@ class WeightFormat(enum.StrEnum):
     """How the matrices of a model are kept and multiplied."""
 
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    """On the CPU only, with rows in float32."""
     BFLOAT16 = "bfloat16"
     INT8 = "int8"
     INT4 = "int4"
@@ -55,13 +63,17 @@ class FloatProjection:
         return product if self._bias is None else product + self._bias
 
 
-class QuantizedProjection:
-    """A matrix in eight or four bits, by the product of its device."""
+class PackedProjection:
+    """A matrix in a cheaper format, by the product of its device."""
 
-    def __init__(self, weight: QuantizedWeight, bias: torch.Tensor | None) -> None:
-        tensors = (weight.values, weight.scales, weight.minimums)
-        self.weight_bytes = sum(tensor.nbytes for tensor in tensors if tensor is not None)
-        self._product = _product(weight)
+    def __init__(
+        self,
+        product: Callable[[torch.Tensor], torch.Tensor],
+        bias: torch.Tensor | None,
+        weight_bytes: int,
+    ) -> None:
+        self.weight_bytes = weight_bytes
+        self._product = product
         self._bias = bias
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
@@ -81,12 +93,21 @@ def make_projection(
     on_cpu = weight.device.type == "cpu"
     if weight_format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
         return FloatProjection(weight, bias)
-    if on_cpu and not int8_supported():
+    if on_cpu and not fbgemm_supported():
         raise ValueError(f"{weight_format} weights on the CPU need a torch with FBGEMM")
+    if weight_format is WeightFormat.FLOAT16:
+        if not on_cpu:
+            raise ValueError("float16 weights are for the CPU")
+        return PackedProjection(Float16Linear(weight), bias, weight.numel() * 2)
     four_bits_fit = int4_fits(*weight.shape) if on_cpu else weight.shape[1] % GROUP == 0
-    if weight_format is WeightFormat.INT4 and four_bits_fit:
-        return QuantizedProjection(quantize_int4(weight), bias)
-    return QuantizedProjection(quantize_int8(weight), bias)
+    four_bits = weight_format is WeightFormat.INT4 and four_bits_fit
+    quantized = quantize_int4(weight) if four_bits else quantize_int8(weight)
+    return PackedProjection(_product(quantized), bias, _nbytes(quantized))
+
+
+def _nbytes(weight: QuantizedWeight) -> int:
+    tensors = (weight.values, weight.scales, weight.minimums)
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _product(weight: QuantizedWeight) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -15,7 +15,7 @@ ROWS = 40
 OUTLIER_ROW, ZERO_ROW = 3, 7
 OUTLIER = 3065.0
 """What the first token of a SmolLM2 prompt reaches."""
-ERROR_MAX = {Int8Linear: 0.03, Int4Linear: 0.005}
+ERROR_MAX = {Int8Linear: 3e-3, Int4Linear: 0.005}
 SHAPES = ((96, 576), (576, 1536), (48, 96))
 
 
@@ -51,8 +51,8 @@ def test_a_product_is_near_the_reference(
     outputs = linear(rows)
 
     expected = quantized_linear_reference(rows, weight)
-    ordinary = [row for row in range(ROWS) if row not in (OUTLIER_ROW, ZERO_ROW)]
-    errors = (outputs - expected)[ordinary].norm(dim=1) / expected[ordinary].norm(dim=1)
+    others = [row for row in range(ROWS) if row != ZERO_ROW]
+    errors = (outputs - expected)[others].norm(dim=1) / expected[others].norm(dim=1)
     assert outputs.shape == (ROWS, shape[0])
     assert outputs.is_contiguous()
     assert float(errors.max()) < ERROR_MAX[product]
