@@ -149,6 +149,7 @@ def test_preempted_requests_answer_as_if_they_never_had_been(
 
         block_count = 12
         vocab_size = runner.vocab_size
+        hidden_size = runner.hidden_size
         context_tokens_max = runner.context_tokens_max
         cache_key = runner.cache_key
         device = runner.device

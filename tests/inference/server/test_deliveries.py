@@ -22,6 +22,7 @@ from inference.protocol import (
     Submit,
     encode,
     read_from_engine,
+    Trace,
 )
 from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
@@ -46,6 +47,9 @@ class Ignored:
         raise NotImplementedError
 
     def description(self) -> Description:
+        raise NotImplementedError
+
+    def trace(self) -> Trace:
         raise NotImplementedError
 
 
