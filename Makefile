@@ -9,7 +9,7 @@ NO_SERVERS := DATABASE_URL=postgres://nobody@127.0.0.1:9/none \
 	HEADRACE_SECRET_KEY=of-no-use-because-no-request-is-served-here
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo check test test-long test-all bench clean
+.PHONY: help up demo check test test-long test-all bench gpu-check clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-all: $(INSTALLED) ## Run every test
 
 bench: $(INSTALLED) ## Print the benchmark tables
 	$(RUN) -m benchmarks
+
+gpu-check: ## Check and measure kernels and engine on a GPU; without one, a dry run
+	@$(if $(wildcard $(RUN)),$(RUN),$(PYTHON)) -m benchmarks.gpu_check
 
 clean: ## Remove the virtual environment, the demo's data and caches; keeps .data/
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -63,6 +63,12 @@ def compiled(
             target=GPUTarget("cuda", capability, 32),
             options={"num_warps": warps, "num_stages": stages},
         )
+        return occupied_by(binary)
+
+
+def occupied_by(binary: triton.compiler.CompiledKernel) -> Occupied:
+    """What the bundled cuobjdump says of a compiled kernel."""
+    with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(binary.asm["cubin"])
         report = subprocess.run(
