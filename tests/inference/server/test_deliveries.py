@@ -20,9 +20,9 @@ from inference.protocol import (
     Finished,
     Hello,
     Submit,
+    Trace,
     encode,
     read_from_engine,
-    Trace,
 )
 from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
