@@ -30,8 +30,8 @@ class _Group:
     """Sequences computed by one product.
 
     `rows` picks their queries, `blocks` [sequences * blocks each] their KV. `mask` is 0 where a
-    query may look and -inf elsewhere: [1, sequences, 1, context] for one query each, else
-    [queries, context], or None where all of a sequence's tokens are queries.
+    query may look and -inf elsewhere: [1, sequences or queries, 1, context], or None where all of a
+    sequence's tokens are queries.
     """
 
     rows: slice | torch.Tensor
@@ -60,22 +60,31 @@ def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
         for s in range(len(contexts))
         if starts[s + 1] - starts[s] > 1
     ]
-    gathered: dict[int, _Gathered] = {}
+    gathered: list[_Gathered] = []
 
     def attend(query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
-        check_attention_shapes(query, layer, batch)
-        output = query.new_empty(query.shape)
-        for index, group in enumerate(groups):
-            if index not in gathered:
-                gathered[index] = _Gathered(layer, group.blocks)
-            kv = gathered[index]
-            kv.read(layer)
-            few = group.queries <= FEW_QUERIES_MAX and group.mask is not None
-            compute = _decode if group.queries == 1 else _verify if few else _prefill
-            output[group.rows] = compute(query[group.rows], kv, group)
+        if not gathered:
+            # The layers of a pool are all alike.
+            check_attention_shapes(query, layer, batch)
+            gathered.extend(_Gathered(layer, group.blocks) for group in groups)
+        if len(groups) == 1:
+            return _attend_group(query, layer, gathered[0], groups[0])
+        output = torch.empty_like(query)
+        for kv, group in zip(gathered, groups, strict=True):
+            output[group.rows] = _attend_group(query[group.rows], layer, kv, group)
         return output
 
     return attend
+
+
+def _attend_group(
+    query: torch.Tensor, layer: KvLayer, kv: "_Gathered", group: _Group
+) -> torch.Tensor:
+    kv.read(layer)
+    if group.queries == 1:
+        return _decode(query, kv, group)
+    few = group.queries <= FEW_QUERIES_MAX and group.mask is not None
+    return _verify(query, kv, group) if few else _prefill(query, kv, group)
 
 
 class _Gathered:
@@ -88,19 +97,22 @@ class _Gathered:
     def __init__(self, layer: KvLayer, blocks: torch.Tensor) -> None:
         self._blocks = blocks
         shape = (layer.kv_heads, blocks.shape[0], *layer.keys.shape[2:])
-        self._stored = layer.keys.new_empty((2, *shape))
         scaled = layer.key_scales is not None
-        self._floats = self._stored if not scaled else torch.empty((2, *shape))
-        self._scales = torch.empty((2, *shape[:-1])) if scaled else None
-        self.keys, self.values = self._floats.flatten(2, 3).unbind()
+        stored = layer.keys.new_empty((2, *shape))
+        floats = torch.empty((2, *shape)) if scaled else stored
+        scales = torch.empty((2, *shape[:-1])) if scaled else None
+        self._stored, self._floats = stored, floats
+        self._stored_keys, self._stored_values = stored.unbind()
+        self._scales = None if scales is None else scales.unbind()
+        self.keys, self.values = floats.flatten(2, 3).unbind()
         self.key_scales, self.value_scales = (
-            (None, None) if self._scales is None else self._scales.flatten(2).unbind()
+            (None, None) if scales is None else scales.flatten(2).unbind()
         )
 
     def read(self, layer: KvLayer) -> None:
         """Fetch one layer."""
-        torch.index_select(layer.keys, 1, self._blocks, out=self._stored[0])
-        torch.index_select(layer.values, 1, self._blocks, out=self._stored[1])
+        torch.index_select(layer.keys, 1, self._blocks, out=self._stored_keys)
+        torch.index_select(layer.values, 1, self._blocks, out=self._stored_values)
         if self._scales is not None:
             assert layer.key_scales is not None
             assert layer.value_scales is not None
@@ -112,23 +124,15 @@ class _Gathered:
 def _decode(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
     heads, head_size = query.shape[1:]
     kv_heads, sequences = kv.keys.shape[0], group.sequences
+    batches = kv_heads * sequences
     # The query heads that share a KV head become the queries of one product.
-    shared = (sequences, kv_heads, heads // kv_heads, head_size)
-    queries = query.view(shared).transpose(0, 1) * (1.0 / math.sqrt(head_size))
-    keys, values = (
-        floats.view(kv_heads * sequences, -1, head_size) for floats in (kv.keys, kv.values)
-    )
-    scores = torch.bmm(queries.flatten(0, 1), keys.transpose(1, 2))
-    scores = scores.view(kv_heads, sequences, -1, keys.shape[1])
-    assert group.mask is not None
-    if kv.key_scales is None or kv.value_scales is None:
-        weights = scores.add_(group.mask).softmax(-1)
-    else:
-        per_token = (kv_heads, sequences, 1, -1)
-        scores = torch.addcmul(group.mask, scores, kv.key_scales.view(per_token))
-        weights = scores.softmax(-1).mul_(kv.value_scales.view(per_token))
-    attended = torch.bmm(weights.flatten(0, 1), values)
-    return attended.view(kv_heads, sequences, -1, head_size).transpose(0, 1).reshape(query.shape)
+    queries = query.view(sequences, kv_heads, -1, head_size).transpose(0, 1)
+    queries = queries.reshape(batches, -1, head_size)
+    keys, values = (floats.view(batches, -1, head_size) for floats in (kv.keys, kv.values))
+    scores = torch.bmm(queries, keys.transpose(1, 2)).view(kv_heads, sequences, -1, keys.shape[1])
+    weights = _weights(scores, kv, group, head_size)
+    attended = torch.bmm(weights.flatten(0, 1), values).view(kv_heads, sequences, -1, head_size)
+    return attended.transpose(0, 1).reshape(sequences, heads, head_size)
 
 
 def _verify(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
@@ -136,22 +140,29 @@ def _verify(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
     draft is right or wrong by the very numbers that would have been drawn from without it."""
     queries, heads, head_size = query.shape
     kv_heads, tokens = kv.keys.shape[:2]
-    shared = query.view(queries, kv_heads, heads // kv_heads, head_size).transpose(0, 1)
-    shared = shared * (1.0 / math.sqrt(head_size))
+    shared = query.view(queries, kv_heads, -1, head_size).transpose(0, 1).contiguous()
     scores = query.new_empty((kv_heads, queries, heads // kv_heads, tokens))
     for head, keys in enumerate(kv.keys.transpose(1, 2)):
         torch.bmm(shared[head], keys.expand(queries, -1, -1), out=scores[head])
-    assert group.mask is not None
-    mask = group.mask[:, None]
-    if kv.key_scales is None or kv.value_scales is None:
-        weights = scores.add_(mask).softmax(-1)
-    else:
-        scores = torch.addcmul(mask, scores, kv.key_scales[:, None, None])
-        weights = scores.softmax(-1).mul_(kv.value_scales[:, None, None])
+    weights = _weights(scores, kv, group, head_size)
     attended = torch.empty_like(shared)
     for head, values in enumerate(kv.values):
         torch.bmm(weights[head], values.expand(queries, -1, -1), out=attended[head])
     return attended.transpose(0, 1).reshape(query.shape)
+
+
+def _weights(scores: torch.Tensor, kv: _Gathered, group: _Group, head_size: int) -> torch.Tensor:
+    """What multiplies the values as stored; scores [kv_heads, sequences or queries, ..., tokens].
+
+    Scaling and masking are one call, since a call costs as much as its arithmetic here.
+    """
+    scale = 1.0 / math.sqrt(head_size)
+    assert group.mask is not None
+    if kv.key_scales is None or kv.value_scales is None:
+        return torch.add(group.mask, scores, alpha=scale).softmax(-1)
+    per_token = (scores.shape[0], group.sequences, 1, -1)
+    scores = torch.addcmul(group.mask, scores, kv.key_scales.view(per_token), value=scale)
+    return scores.softmax(-1).mul_(kv.value_scales.view(per_token))
 
 
 def _prefill(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
@@ -170,7 +181,11 @@ def _prefill(query: torch.Tensor, kv: _Gathered, group: _Group) -> torch.Tensor:
         for floats in (keys, values)
     )
     attended = scaled_dot_product_attention(
-        split, keys, values, attn_mask=group.mask, is_causal=group.mask is None
+        split,
+        keys,
+        values,
+        attn_mask=None if group.mask is None else group.mask[0, :, 0],
+        is_causal=group.mask is None,
     )
     return attended.permute(2, 0, 1, 3).reshape(query.shape)
 
@@ -217,7 +232,7 @@ def _prefill_group(
         sequences=1,
         queries=queries,
         blocks=batch.block_tables[sequence, :blocks].long(),
-        mask=None if whole else _causal_mask(positions[:, None], blocks * block_tokens),
+        mask=None if whole else _causal_mask(positions[None, :, None, None], blocks * block_tokens),
     )
 
 
