@@ -43,9 +43,9 @@ class CpuOperations:
         heads = qkv.shape[1] - 2 * kv_heads
         turning, value = qkv[:, :-kv_heads], qkv[:, -kv_heads:]
         if norms is not None:
-            query, key = turning.split((heads, kv_heads), dim=1)
-            query = _rms_norm(query, norms.query, norms.epsilon)
-            turning = torch.cat((query, _rms_norm(key, norms.key, norms.epsilon)), dim=1)
+            query = _rms_norm(turning[:, :heads], norms.query, norms.epsilon)
+            key = _rms_norm(turning[:, heads:], norms.key, norms.epsilon)
+            turning = torch.cat((query, key), dim=1)
         turned = _rotated(turning, cosines, sines)
         _store(layer, slots, turned[:, heads:], value)
         return turned[:, :heads]
@@ -58,14 +58,14 @@ class CpuOperations:
 
 def _rms_norm(hidden: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
     """Over the last dimension. torch's own is six calls on the CPU, three of them over all rows."""
-    norm = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
+    norm: torch.Tensor = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
     factor = norm.square_().div_(hidden.shape[-1]).add_(epsilon).rsqrt_()
     return (hidden * factor).mul_(weight).to(hidden.dtype)
 
 
 def _rotated(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
     """Rotary positions on [rows, heads, head_size], pairs half a head apart."""
-    halves = heads.unflatten(-1, (2, -1))
+    halves = heads.view(*heads.shape[:2], 2, -1)
     turned = halves * cosines[:, None, None]
     sines = sines[:, None]
     turned[:, :, 0].addcmul_(halves[:, :, 1], sines, value=-1)

@@ -105,9 +105,8 @@ class _Gathered:
         self._stored_keys, self._stored_values = stored.unbind()
         self._scales = None if scales is None else scales.unbind()
         self.keys, self.values = floats.flatten(2, 3).unbind()
-        self.key_scales, self.value_scales = (
-            (None, None) if scales is None else scales.flatten(2).unbind()
-        )
+        self.key_scales = None if scales is None else scales[0].flatten(1)
+        self.value_scales = None if scales is None else scales[1].flatten(1)
 
     def read(self, layer: KvLayer) -> None:
         """Fetch one layer."""

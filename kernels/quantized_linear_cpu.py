@@ -7,7 +7,7 @@ cache and seeded answers on them.
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -22,11 +22,25 @@ REST_SCALE = 1 / (2 * ROW_LEVELS)
 INT4_OUTPUTS_MULTIPLE = 16
 """torch's four-bit product packs so many outputs together."""
 
-_pack_int4 = torch.ops.aten._convert_weight_to_int4pack_for_cpu.default  # noqa: SLF001
-_int4_product = torch.ops.aten._weight_int4pack_mm_for_cpu.default  # noqa: SLF001
-# torch has no public names for the two above; its version is pinned.
-_float16_product = torch.ops.quantized.linear_dynamic_fp16.default
-_int8_product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+# torch has no public names for the four-bit pair; its version is pinned.
+_pack_int4: Callable[[torch.Tensor, int], torch.Tensor] = (
+    torch.ops.aten._convert_weight_to_int4pack_for_cpu.default  # noqa: SLF001
+)
+_int4_product: Callable[[torch.Tensor, torch.Tensor, int, torch.Tensor], torch.Tensor] = (
+    torch.ops.aten._weight_int4pack_mm_for_cpu.default  # noqa: SLF001
+)
+_pack_float16: Callable[[torch.Tensor, None], torch.ScriptObject] = (
+    torch.ops.quantized.linear_prepack_fp16.default
+)
+_float16_product: Callable[[torch.Tensor, torch.ScriptObject], torch.Tensor] = (
+    torch.ops.quantized.linear_dynamic_fp16.default
+)
+_pack_int8: Callable[[torch.Tensor, None], torch.ScriptObject] = (
+    torch.ops.quantized.linear_prepack.default
+)
+_int8_product: Callable[[torch.Tensor, float, int, torch.ScriptObject], torch.Tensor] = (
+    torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+)
 
 
 def fbgemm_supported() -> bool:
@@ -44,7 +58,7 @@ class Float16Linear:
 
     def __init__(self, weight: torch.Tensor) -> None:
         with _fbgemm():
-            self._packed = torch.ops.quantized.linear_prepack_fp16(weight, None)
+            self._packed = _pack_float16(weight, None)
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """rows [n, inputs] to [n, outputs]."""
@@ -67,7 +81,9 @@ class Int8Linear:
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """rows [n, inputs] to [n, outputs]."""
         count = rows.shape[0]
-        levels = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True).div_(ROW_LEVELS)
+        levels: torch.Tensor = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True).div_(
+            ROW_LEVELS
+        )
         parts = rows.new_empty((2 * count, rows.shape[1]))
         whole, rest = parts[:count], parts[count:]
         # A row of zeros becomes NaN here, any integers in the product, and zeros again after it.
@@ -88,7 +104,7 @@ def _packed_int8(weight: QuantizedWeight) -> torch.ScriptObject:
         per_channel = torch.quantize_per_channel(
             dequantize(weight), scales, zero_points, 0, torch.qint8
         )
-        return torch.ops.quantized.linear_prepack(per_channel, None)
+        return _pack_int8(per_channel, None)
 
 
 @contextlib.contextmanager
