@@ -19,7 +19,7 @@ from benchmarks.modelled_runner import A100_13B, H200_8B, ModelledRunner, NoText
 from benchmarks.report import print_table
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.engine import Engine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import Runner
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.in_process import THREADS, greedy, load, random_prompt, watched_engine
 from benchmarks.model import loaded_bundle
 from benchmarks.report import machine, percentile, print_table
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 

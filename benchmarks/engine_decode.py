@@ -15,9 +15,9 @@ from benchmarks.model import loaded_bundle
 from benchmarks.plain_torch import PlainModel, decode_step_s
 from benchmarks.report import Row, print_report
 from inference.contracts import GenerationRequest, SamplingParams
+from inference.engine.computing.runner import load_runner
 from inference.engine.engine import Engine
-from inference.engine.runner import load_runner
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.token_bytes import TokenBytes
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.contracts import GenerationRequest, Priority, SamplingParams
+from inference.engine.computing.runner import load_runner
+from inference.engine.drafting.speculation import Drafter
 from inference.engine.engine import Engine
-from inference.engine.runner import load_runner
-from inference.engine.scheduler import SchedulerLimits
-from inference.engine.speculation import Drafter
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.token_bytes import TokenBytes

@@ -14,7 +14,7 @@ import torch
 from benchmarks.model import loaded_bundle
 from benchmarks.report import machine
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.runner import attention_batch
+from inference.engine.computing.runner import attention_batch
 from inference.engine.step import SequenceStep
 from inference.models.decoder import Decoder
 from inference.models.loader import load_model

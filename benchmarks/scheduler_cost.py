@@ -15,10 +15,10 @@ from benchmarks.in_process import WatchedEngine, greedy, random_prompt
 from benchmarks.modelled_runner import ModelledRunner, NoTexts
 from benchmarks.report import Row, print_report
 from inference.contracts import BLOCK_TOKENS, GenerationRequest, SamplingParams
-from inference.engine.answer import Answer
-from inference.engine.block_pool import BlockPool
+from inference.engine.answering.answer import Answer
 from inference.engine.engine import Engine
-from inference.engine.scheduler import Scheduler, SchedulerLimits
+from inference.engine.scheduling.block_pool import BlockPool
+from inference.engine.scheduling.scheduler import Scheduler, SchedulerLimits
 from inference.engine.sequence import new_sequence
 
 RUNNING = 256

@@ -14,9 +14,9 @@ from benchmarks.in_process import THREADS, WatchedEngine, load, watched_engine
 from benchmarks.model import loaded_bundle
 from benchmarks.report import Row, print_report
 from inference.contracts import SamplingParams
-from inference.engine.draft_length import measure_costs
-from inference.engine.ngram_drafts import NgramDrafts
-from inference.engine.speculation import Speculation
+from inference.engine.drafting.draft_length import measure_costs
+from inference.engine.drafting.ngram_drafts import NgramDrafts
+from inference.engine.drafting.speculation import Speculation
 from inference.tokenizer.prompt import ChatMessage, PromptEncoder
 
 ROUNDS = 3

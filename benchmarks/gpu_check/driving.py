@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from inference.contracts import FinishReason, GenerationRequest, SamplingParams
 from inference.engine.engine import Engine, StepResult
 from inference.engine.overlapped import OverlappedEngine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import LaunchingRunner, Runner
 
 STEPS_MAX = 10_000

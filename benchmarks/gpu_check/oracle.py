@@ -10,7 +10,7 @@ import torch
 from benchmarks.gpu_check import driving, models
 from benchmarks.gpu_check.timing import Place
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.runner import TorchRunner, attention_batch
+from inference.engine.computing.runner import TorchRunner, attention_batch
 from inference.engine.step import SequenceStep
 from inference.models.decoder import Decoder
 from inference.models.loader import load_model

@@ -15,7 +15,7 @@ from benchmarks.gpu_check.findings import Finding, Section, value_of
 from benchmarks.gpu_check.sizes import ServingSizes
 from benchmarks.gpu_check.timing import Place
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.cuda_runner import CudaRunner
+from inference.engine.computing.cuda_runner import CudaRunner
 from inference.models.projection import WeightFormat
 from inference.models.step_tensors import KvFormat
 from inference.weights.checkpoint import ModelConfig

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.in_process import greedy, load, watched_engine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.tokenizer.bundle import load_bundle
 
 

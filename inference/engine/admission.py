@@ -5,7 +5,7 @@ the engine.
 """
 
 from inference.contracts import GenerationRequest, ModelLimits, RefusalCode
-from inference.engine.grammar import GrammarInvalid, Grammars, new_matcher
+from inference.engine.answering.grammar import GrammarInvalid, Grammars, new_matcher
 
 Refusal = tuple[RefusalCode, str]
 

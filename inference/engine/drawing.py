@@ -6,7 +6,7 @@ Also checks that the runner answered what it was asked. Pure; used by the engine
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from inference.engine.scheduler import Share
+from inference.engine.scheduling.scheduler import Share
 from inference.engine.sequence import SequenceState
 from inference.engine.step import PENDING, SampleSpec, SequenceStep, StepOutput
 

@@ -20,18 +20,18 @@ from inference.contracts import (
     RefusalCode,
 )
 from inference.engine.admission import Refusal, refusal_of
-from inference.engine.answer import Answer
-from inference.engine.block_pool import BlockPool
+from inference.engine.answering.answer import Answer
+from inference.engine.answering.detokenizer import TokenTexts
+from inference.engine.answering.grammar import Grammars, new_matcher
 from inference.engine.counters import EngineCounters
 from inference.engine.deadlines import Deadlines
-from inference.engine.detokenizer import TokenTexts
+from inference.engine.drafting.speculation import Drafter
 from inference.engine.drawing import check_outputs, sequence_step, without_drafts
-from inference.engine.grammar import Grammars, new_matcher
 from inference.engine.progress import embedding_bytes, take_drawn, take_pooled
 from inference.engine.request import RequestState, refused
-from inference.engine.scheduler import Scheduler, SchedulerLimits, Share
+from inference.engine.scheduling.block_pool import BlockPool
+from inference.engine.scheduling.scheduler import Scheduler, SchedulerLimits, Share
 from inference.engine.sequence import SequenceState, new_sequence
-from inference.engine.speculation import Drafter
 from inference.engine.step import Runner, StepOutput
 
 logger = logging.getLogger(__name__)

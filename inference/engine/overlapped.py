@@ -9,11 +9,11 @@ step ahead unused. Made by the server for runners that can launch; otherwise as 
 from collections.abc import Callable, Collection
 
 from inference.contracts import Finish
-from inference.engine.detokenizer import TokenTexts
+from inference.engine.answering.detokenizer import TokenTexts
+from inference.engine.answering.grammar import Grammars
 from inference.engine.drawing import check_outputs, needs_its_tokens, sequence_step, step_ahead
 from inference.engine.engine import Engine
-from inference.engine.grammar import Grammars
-from inference.engine.scheduler import SchedulerLimits, Share
+from inference.engine.scheduling.scheduler import SchedulerLimits, Share
 from inference.engine.step import Launched, LaunchingRunner, StepOutput
 
 

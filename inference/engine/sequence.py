@@ -13,8 +13,8 @@ from inference.contracts import (
     chain_block,
     chain_root,
 )
-from inference.engine.answer import Answer
-from inference.engine.grammar import GrammarMatcher
+from inference.engine.answering.answer import Answer
+from inference.engine.answering.grammar import GrammarMatcher
 
 
 def blocks_for(tokens: int) -> int:

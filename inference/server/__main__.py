@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from inference.engine.capacity import PoolTooSmall
-from inference.engine.draft_model import VocabulariesDiffer
+from inference.engine.computing.capacity import PoolTooSmall
+from inference.engine.drafting.draft_model import VocabulariesDiffer
 from inference.engine.engine import Engine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
 from inference.server.loading import add_runner_options, load_engine

@@ -10,16 +10,16 @@ import time
 from typing import TYPE_CHECKING
 
 from inference.contracts import BLOCK_TOKENS, ModelLimits
+from inference.engine.answering.llguidance_grammars import LlguidanceGrammars
 from inference.engine.engine import Engine
-from inference.engine.llguidance_grammars import LlguidanceGrammars
 from inference.engine.overlapped import OverlappedEngine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.server.speculating import load_drafter
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
-    from inference.engine.runner import TorchRunner
+    from inference.engine.computing.runner import TorchRunner
 
 logger = logging.getLogger("inference.server")
 
@@ -54,7 +54,7 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
 def load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits) -> Engine:
     """The engine, warmed up. Raises CheckpointInvalid, BundleInvalid, PoolTooSmall, ValueError."""
     # The first import of torch takes a second: what else is wrong has been said by now.
-    from inference.engine.runner import resolved_formats
+    from inference.engine.computing.runner import resolved_formats
 
     started_at_s = time.monotonic()
     runner = _load_runner(bundle, arguments)
@@ -79,7 +79,7 @@ def load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: Scheduler
 
 
 def _load_runner(bundle: Bundle, arguments: argparse.Namespace) -> "TorchRunner":
-    from inference.engine.runner import load_runner
+    from inference.engine.computing.runner import load_runner
 
     runner = load_runner(
         bundle,
@@ -102,7 +102,7 @@ def _engine_over(
     grammars = LlguidanceGrammars(bundle)
     texts = TokenBytes(bundle)
     if runner.device.startswith("cuda") and drafter is None:
-        from inference.engine.cuda_runner import CudaRunner
+        from inference.engine.computing.cuda_runner import CudaRunner
 
         assert isinstance(runner, CudaRunner)
         return OverlappedEngine(

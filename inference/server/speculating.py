@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.draft_length import FREE, RowCosts, measure_costs
-from inference.engine.draft_model import DraftModel, VocabulariesDiffer
-from inference.engine.ngram_drafts import NgramDrafts
-from inference.engine.speculation import Drafter, Speculation
+from inference.engine.drafting.draft_length import FREE, RowCosts, measure_costs
+from inference.engine.drafting.draft_model import DraftModel, VocabulariesDiffer
+from inference.engine.drafting.ngram_drafts import NgramDrafts
+from inference.engine.drafting.speculation import Drafter, Speculation
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle, load_bundle
 from inference.tokenizer.token_bytes import TokenBytes
@@ -64,7 +64,7 @@ def same_tokens(bundle: Bundle, other: Bundle) -> bool:
 
 
 def _load_draft_runner(arguments: argparse.Namespace, bundle: Bundle, runner: Runner) -> Runner:
-    from inference.engine.runner import load_runner
+    from inference.engine.computing.runner import load_runner
 
     draft_bundle = load_bundle(arguments.draft_bundle)
     if not same_tokens(bundle, draft_bundle):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine.runner import load_runner
+from inference.engine.computing.runner import load_runner
 from inference.engine.step import Runner
 from inference.tokenizer.build import build_bundle
 from inference.tokenizer.bundle import Bundle

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.runner import load_runner
+from inference.engine.computing.runner import load_runner
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 from tests.inference.conftest import Golden

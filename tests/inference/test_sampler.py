@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.sampler import gumbel_noise, kept, noise_bits, noise_key, sample
+from inference.engine.computing.sampler import gumbel_noise, kept, noise_bits, noise_key, sample
 from inference.engine.step import SampleSpec
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -56,9 +56,7 @@ def test_frequencies_follow_the_softmax(temperature: float) -> None:
     logits = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -3.0])
     draws = 4000
 
-    drawn = draw(
-        logits.expand(draws, -1), [spec(temperature, seed=seed) for seed in range(draws)]
-    )
+    drawn = draw(logits.expand(draws, -1), [spec(temperature, seed=seed) for seed in range(draws)])
 
     # 5 degrees of freedom: 25.7 is passed by chance once in ten thousand.
     assert chi_square(Counter(drawn), (logits / temperature).softmax(-1)) < 25.7
@@ -148,7 +146,7 @@ def test_noise_bits_are_those_of_the_published_generator() -> None:
 
 def test_noise_is_finite_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = torch.tensor([0, 2**32 - 1])
-    monkeypatch.setattr("inference.engine.sampler.noise_bits", lambda key, ids: ends)
+    monkeypatch.setattr("inference.engine.computing.sampler.noise_bits", lambda key, ids: ends)
 
     noise = gumbel_noise(0, ends)
 

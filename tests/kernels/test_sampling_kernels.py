@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from inference.engine.sampler import adjust, noise_key, sample
+from inference.engine.computing.sampler import adjust, noise_key, sample
 from inference.engine.step import SampleSpec
 from kernels import token_sampling
 from kernels.logit_edits_triton import (

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from inference.contracts import Finish, GenerationRequest, Priority, SamplingParams, TokenCounts
-from inference.engine.detokenizer import TokenTexts
+from inference.engine.answering.detokenizer import TokenTexts
+from inference.engine.answering.grammar import Grammars
+from inference.engine.drafting.speculation import Drafter
 from inference.engine.engine import Engine, StepResult
-from inference.engine.grammar import Grammars
-from inference.engine.scheduler import SchedulerLimits
-from inference.engine.speculation import Drafter
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import Runner
 from tests.inference.engine.stub_runner import Letters
 

@@ -1,8 +1,8 @@
 """Sequences for tests of what decides about them, without an engine."""
 
 from inference.contracts import GenerationRequest, Priority, SamplingParams
+from inference.engine.scheduling.step_budget import StepBudget, StepCost, StepLoad
 from inference.engine.sequence import SequenceState, new_sequence
-from inference.engine.step_budget import StepBudget, StepCost, StepLoad
 
 
 def sequence(

@@ -11,7 +11,7 @@ from inference.contracts import (
     RefusalCode,
     TokenCounts,
 )
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from tests.inference.engine.driving import (
     Answers,
     Clock,

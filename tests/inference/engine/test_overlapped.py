@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from inference.contracts import FinishReason, GenerationRequest, SamplingParams
 from inference.engine.overlapped import OverlappedEngine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import PENDING, SequenceStep, StepOutput
 from tests.inference.engine.driving import Answers, Clock, request, run_to_end
 from tests.inference.engine.stub_runner import Letters, StubRunner, expected_output

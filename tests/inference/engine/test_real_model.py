@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from inference.contracts import BLOCK_TOKENS, GenerationRequest, SamplingParams
+from inference.engine.computing.runner import load_runner
 from inference.engine.engine import Engine
-from inference.engine.runner import load_runner
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.token_bytes import TokenBytes

@@ -17,7 +17,7 @@ from inference.contracts import (
 )
 from inference.engine.engine import Engine
 from inference.engine.request import SEQUENCES_LIVE_MAX
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from tests.inference.engine.driving import Clock, make_engine, request
 from tests.inference.engine.stub_runner import StubRunner, expected_output
 

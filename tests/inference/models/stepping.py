@@ -3,7 +3,7 @@
 import torch
 
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.runner import attention_batch
+from inference.engine.computing.runner import attention_batch
 from inference.engine.step import SequenceStep
 from inference.models.decoder import Decoder
 from inference.models.loader import load_model

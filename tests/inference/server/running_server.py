@@ -10,9 +10,9 @@ from pathlib import Path
 
 from inference.client.native import EngineClient
 from inference.contracts import Chunk, Finish, GenerationRequest, Priority, SamplingParams
-from inference.engine.detokenizer import TokenTexts
+from inference.engine.answering.detokenizer import TokenTexts
 from inference.engine.engine import Engine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import SequenceStep, StepOutput
 from inference.server.journal import Journal
 from inference.server.server import EngineServer, ServedModel

@@ -10,7 +10,7 @@ import pytest
 
 from inference.client.native import EngineLost
 from inference.contracts import FinishReason, RefusalCode, TokenCounts
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import SequenceStep, StepOutput
 from inference.protocol import (
     CREDIT_FRAMES,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inference.contracts import GenerationRequest, SamplingParams
-from inference.engine.speculation import Speculation
+from inference.engine.drafting.speculation import Speculation
 from inference.server.speculating import add_speculation_options, load_drafter, same_tokens
 from inference.tokenizer.bundle import TOKENIZER_FILE, Bundle
 from tests.inference.conftest import Golden

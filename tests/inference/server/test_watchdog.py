@@ -9,7 +9,7 @@ import pytest
 from inference.client.native import EngineLost
 from inference.contracts import GenerationRequest, SamplingParams
 from inference.engine.engine import Engine
-from inference.engine.scheduler import SchedulerLimits
+from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.protocol import Submit
 from inference.server.journal import Journal
 from inference.server.server import EngineServer, EngineStuck, ServedModel
