@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.gpu_check.findings import Finding, read_findings, table
 from benchmarks.gpu_check.processes import Job, Running, run_all
 
-TIME_MAX_S = 236.0
+TIME_MAX_S = 228.0
 DRY = "DRY RUN: no GPU here, nothing below was measured or checked on one"
 
 
@@ -129,7 +129,9 @@ def found_by(process: Running, folder: Path) -> list[Finding]:
     for name in process.job.sections:
         findings += read_findings(folder / f"{name}.jsonl")
     if process.failure is not None:
-        findings.append(Finding(process.job.name, "process", held=False, remark=process.failure))
+        # What merely compiles ahead may run out of time: what measures then compiles itself.
+        held = None if process.job.name.startswith("compile-") else False
+        findings.append(Finding(process.job.name, "process", held=held, remark=process.failure))
     return findings
 
 

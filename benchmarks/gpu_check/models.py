@@ -5,13 +5,15 @@ are those that the server uses; nothing here reads a file.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from benchmarks.gpu_check.timing import Place
 from inference.contracts import BLOCK_TOKENS
-from inference.engine.cuda_runner import CudaRunner, make_cuda_runner
+from inference.engine.computing.cuda_runner import CudaRunner, make_cuda_runner
+from inference.engine.computing.runner import TorchRunner, attention_batch
+from inference.engine.step import SequenceStep
 from inference.models.decoder import Decoder
 from inference.models.loader import FAMILIES, load_model
 from inference.models.projection import WeightFormat
@@ -19,6 +21,8 @@ from inference.models.step_tensors import KvFormat, KvPool
 from inference.weights.checkpoint import ModelConfig
 from inference.weights.rope_scaling import Llama3Scaling
 from kernels.operations_triton import TritonOperations
+from kernels.paged_attention import Attend
+from kernels.paged_attention_triton import plan_triton_attention
 from kernels.quantized_linear import dequantize, quantize_int4, quantize_int8
 
 HEAD = "lm_head.weight"
@@ -191,6 +195,13 @@ def runner_for(model: Decoder, pool: KvPool, place: Place, running_max: int) -> 
     """The runner for CUDA; in a dry run, over the host in the place of a GPU."""
     if place.is_gpu:
         return make_cuda_runner(model, pool, cache_key=b"", running_max=running_max)
-    from tests.inference.host_device import HostDevice
+    from tests.inference.engine.computing.host_device import HostDevice
 
     return CudaRunner(model, pool, cache_key=b"", running_max=running_max, device=HostDevice())
+
+
+class EagerRunner(TorchRunner):
+    """The runner without graphs, over the attention of GPUs wherever it runs."""
+
+    def _attend(self, steps: Sequence[SequenceStep]) -> Attend:
+        return plan_triton_attention(attention_batch(steps), self._device)

@@ -26,7 +26,6 @@ from benchmarks.gpu_check.oracle import (
 from benchmarks.gpu_check.sizes import Sizes
 from benchmarks.gpu_check.timing import Place
 from inference.engine.engine import Engine
-from inference.engine.runner import TorchRunner
 from inference.models.decoder import Decoder
 from inference.models.loader import load_model
 from inference.models.projection import WeightFormat
@@ -105,7 +104,7 @@ def check_family(
         return models.pool_for(config, BLOCKS, kv, place.device)
 
     limits = {"running_max": len(prompts), "step_tokens_max": STEP_TOKENS_MAX}
-    plain = TorchRunner(model, pool(), cache_key=b"")
+    plain = models.EagerRunner(model, pool(), cache_key=b"")
     graphs = models.runner_for(model, pool(), place, len(prompts))
     ahead = models.runner_for(model, pool(), place, len(prompts))
     engines: dict[str, Callable[[], Engine]] = {
