@@ -11,7 +11,7 @@ from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.prompt import ChatMessage, PromptEncoder
 from inference.weights.checkpoint import CheckpointInvalid
 from inference.weights.open_checkpoint import open_checkpoint
-from tests.inference.decoding import Decoding, decode
+from tests.inference.engine.computing.decoding import Decoding, decode
 from tests.inference.models.stepping import greedy, load_on_cpu
 from tests.inference.models.toy_families import Toy, write_folder
 from tests.inference.tokenizer.toy_vocabularies import TEMPLATE, byte_level_tokenizer

@@ -27,7 +27,7 @@ from inference.weights.open_checkpoint import open_checkpoint
 from kernels.operations import Operations
 from kernels.operations_cpu import CpuOperations
 from kernels.operations_triton import TritonOperations
-from tests.inference.decoding import GREEDY, Decoding, decode, scattered_blocks
+from tests.inference.engine.computing.decoding import GREEDY, Decoding, decode, scattered_blocks
 from tests.inference.engine.computing.host_device import HostDevice
 from tests.inference.engine.driving import Clock, request, run_to_end
 from tests.inference.engine.stub_runner import Letters

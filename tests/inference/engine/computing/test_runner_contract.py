@@ -14,7 +14,7 @@ from inference.engine.step import SampleSpec, SequenceStep, StepOutput
 from inference.tokenizer.bundle import Bundle
 from inference.tokenizer.prompt import ChatMessage, PromptEncoder
 from inference.weights.checkpoint import CheckpointInvalid
-from tests.inference.decoding import GREEDY, Decoding, decode, scattered_blocks
+from tests.inference.engine.computing.decoding import GREEDY, Decoding, decode, scattered_blocks
 
 BLOCKS = 200
 

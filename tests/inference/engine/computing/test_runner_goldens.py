@@ -9,7 +9,7 @@ from inference.engine.computing.runner import load_runner
 from inference.engine.step import Runner
 from inference.tokenizer.bundle import Bundle
 from tests.inference.conftest import Golden
-from tests.inference.decoding import Decoding, advance, decode, scattered_blocks
+from tests.inference.engine.computing.decoding import Decoding, advance, decode, scattered_blocks
 
 POOL_TOKENS = 16_384
 BLOCKS_EACH = 25
