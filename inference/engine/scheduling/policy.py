@@ -122,18 +122,18 @@ class _Hand:
                 self.give(index, 1)
 
     def _give_prefills(self, indices: Sequence[int]) -> bool:
-        """Whether the prompts of a key got anything."""
+        """Whether the prompts of a key got what the first in turn gets in any case."""
         wants = [self._members[index].uncomputed - self.given[index] for index in indices]
         room = self._budget.room(sum(wants), self._members[indices[0]].computed)
         for index, tokens in zip(indices, split_budget(room, wants), strict=True):
             if tokens:
                 self.give(index, tokens)
-        return room > 0
+        return room >= min(PREFILL_TOKENS_MIN, sum(wants))
 
     def _give_a_little(self, index: int) -> None:
-        wanted = self._members[index].uncomputed - self.given[index]
-        tokens = min(PREFILL_TOKENS_MIN, wanted, self._budget.tokens_left)
-        if tokens:
+        wanted = min(PREFILL_TOKENS_MIN, self._members[index].uncomputed) - self.given[index]
+        tokens = min(wanted, self._budget.tokens_left)
+        if tokens > 0:
             self.give(index, tokens)
 
 

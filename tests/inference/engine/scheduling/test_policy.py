@@ -157,6 +157,18 @@ def test_the_prompt_of_a_more_served_key_takes_nobodys_place_but_never_stands_st
     assert given_tokens == [1] * 50 + [PREFILL_TOKENS_MIN]
 
 
+def test_a_prompt_gets_its_least_also_where_a_token_or_two_would_still_fit() -> None:
+    members = [sequence(n, key=b"crowd") for n in range(12)]
+    members.append(sequence(12, key=b"quiet", prompt_tokens=256))
+
+    # 20 ms of overhead and 12 decodes at 2 ms leave room for two or three tokens of 50 ms.
+    given_tokens = deal(
+        members, quiet_first, budget(cost=COST, target_ms=50.0), streams=True, leads=True
+    )
+
+    assert given_tokens[-1] == PREFILL_TOKENS_MIN
+
+
 def test_batch_takes_what_fits_into_the_rest_of_the_step() -> None:
     rest = budget(cost=COST, target_ms=120.0)
     rest.take(20, 0)
