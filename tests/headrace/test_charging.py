@@ -1,5 +1,6 @@
 """Who pays for what, given how a request ended."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from headrace.gateway.settling.charging import (
     settlement_of_lost,
     settlement_of_orphan,
 )
-from inference.contracts import Finish, FinishReason, TokenCounts
+from inference.contracts import Finish, FinishReason, RefusalCode, TokenCounts
 
 COMPUTED = TokenCounts(prompt=17_111, cached=17_102, completion=40)
 DELIVERED = TokenCounts(prompt=17_111, cached=17_102, completion=12)
@@ -103,3 +104,12 @@ def test_a_cancelled_client_is_recorded_as_cancelled() -> None:
     )
 
     assert end.finish_reason == "cancelled"
+
+
+def test_an_engine_that_drains_is_recorded_as_draining() -> None:
+    drained = replace(finish(FinishReason.ERROR), error_code=RefusalCode.DRAINING)
+
+    settled = settlement(uuid4(), "m", drained, DELIVERED, None, all_or_nothing=False)
+
+    assert settled.finish_reason == "draining"
+    assert settled.counts == counted(DELIVERED)

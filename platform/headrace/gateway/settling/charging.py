@@ -12,7 +12,7 @@ import structlog
 
 from billing.contracts import Settlement, UsageCounts, UsageSource
 from billing.facade import counts_of
-from inference.contracts import Finish, FinishReason, TokenCounts
+from inference.contracts import Finish, FinishReason, RefusalCode, TokenCounts
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +77,9 @@ def settlement(
     reason = finish.reason.value
     if cause is not None and finish.reason is FinishReason.CANCELLED:
         reason = "cancelled" if cause is Cause.CLIENT_GONE else cause.value
+    if finish.error_code == RefusalCode.DRAINING:
+        # The engine's own drain, which a client cannot tell from the web's.
+        reason = Cause.DRAINING.value
     counts, source = priced(delivered if ours else finish.counts)
     return Settlement(
         request_id=request_id,
