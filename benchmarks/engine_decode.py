@@ -1,97 +1,140 @@
-"""Decode speed of the engine in process: one thread, context 64 to 128, end of sequence ignored.
+"""Speed of the engine in process by formats: one thread, decode at context 64 to 96, and prefill.
 
-`python -m benchmarks.engine_decode` compares 16 streams with 1, and both with the plain torch loop.
-Rounds of ours and theirs alternate and the medians of their steps are compared, so that a busy
-machine slows both alike.
+`python -m benchmarks.engine_decode` compares float32 with the plain torch loop and every cheaper
+pair of formats with float32. Rounds alternate and medians of processor time are compared, so that
+what else the machine does slows all alike.
 """
 
 import random
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 
+from benchmarks.in_process import (
+    ORDINARY_IDS_FROM,
+    THREADS,
+    greedy,
+    random_prompt,
+    watched_engine,
+)
 from benchmarks.model import loaded_bundle
 from benchmarks.plain_torch import PlainModel, decode_step_s
 from benchmarks.report import Row, print_report
-from inference.contracts import GenerationRequest, SamplingParams
-from inference.engine.computing.runner import load_runner
-from inference.engine.engine import Engine
-from inference.engine.scheduling.scheduler import SchedulerLimits
+from inference.contracts import BLOCK_TOKENS
+from inference.engine.computing.runner import TorchRunner, load_runner
+from inference.engine.step import SequenceStep
 from inference.tokenizer.bundle import Bundle
-from inference.tokenizer.token_bytes import TokenBytes
 
-THREADS = 1
 CONTEXT_TOKENS = 64
-NEW_TOKENS = 64
-ROUNDS = 3
-STREAMS = (1, 16)
+NEW_TOKENS = 32
+PREFILL_TOKENS = 256
+ROUNDS = 2
+STREAMS = (1, 4, 16, 32)
+PLAIN_STREAMS = (1, 16)
 POOL_TOKENS = 4096
+FLOAT32 = ("float32", "float32")
+FORMATS = (FLOAT32, ("bfloat16", "int8"), ("float16", "int8"), ("int8", "int8"), ("int4", "int8"))
+"""Of weights and KV."""
+
+Speeds = dict[int | str, list[float]]
+"""Tokens a second by streams, and of "prefill"."""
 
 
-def new_engine(bundle: Bundle, *, pool_tokens: int = POOL_TOKENS) -> Engine:
-    """An engine with the server's default limits."""
-    runner = load_runner(bundle, pool_tokens=pool_tokens, threads=THREADS, device="cpu")
-    return Engine(
-        runner,
-        TokenBytes(bundle),
-        stop_ids=bundle.stop_ids,
-        limits=SchedulerLimits(),
-        clock=time.monotonic,
-    )
+def decode_speeds(runner: TorchRunner, bundle: Bundle, drawn: random.Random) -> Speeds:
+    """Of each step in which all streams decode one token, and of one step of prefill."""
+    speeds: Speeds = {}
+    for streams in STREAMS:
+        watched = watched_engine(bundle, runner)
+        for index in range(streams):
+            prompt = random_prompt(drawn, CONTEXT_TOKENS, runner.vocab_size)
+            watched.submit(f"request-{index}", prompt, greedy(NEW_TOKENS))
+        speeds[streams] = []
+        while watched.engine.has_work:
+            before = [len(watch.token_ids) for watch in watched.watches.values()]
+            elapsed_s = thread_s(watched.step)
+            after = [len(watch.token_ids) for watch in watched.watches.values()]
+            if min(before) > 0 and sum(after) - sum(before) == streams:
+                speeds[streams].append(streams / elapsed_s)
+    token_ids = range(ORDINARY_IDS_FROM, ORDINARY_IDS_FROM + PREFILL_TOKENS)
+    step = SequenceStep("prefill", token_ids, 0, range(PREFILL_TOKENS // BLOCK_TOKENS))
+    speeds["prefill"] = [PREFILL_TOKENS / thread_s(lambda: runner.execute([step]))]
+    return speeds
 
 
-def engine_step_s(engine: Engine, streams: int, prompts: random.Random) -> list[float]:
-    """Seconds of each step in which all `streams` requests decode one token."""
-    for index in range(streams):
-        request = GenerationRequest(
-            request_id=f"request-{index}",
-            prompt_ids=tuple(
-                prompts.choices(range(17, engine.limits.vocab_size), k=CONTEXT_TOKENS)
-            ),
-            sampling=SamplingParams(max_tokens=NEW_TOKENS, temperature=0.0, ignore_eos=True),
-        )
-        refusal = engine.submit(request)
-        assert refusal is None, refusal
-    times: list[float] = []
-    while engine.has_work:
-        began = time.perf_counter()
-        result = engine.step()
-        elapsed = time.perf_counter() - began
-        if len(result.chunks) == streams and not result.finishes:
-            times.append(elapsed)
-    return times
+def thread_s(compute: Callable[[], object]) -> float:
+    """Processor seconds of this thread, which computes alone."""
+    began_s = time.thread_time()
+    compute()
+    return time.thread_time() - began_s
 
 
 def main() -> None:
     """Prints the table."""
-    bundle = loaded_bundle()
-    engine, plain = new_engine(bundle), PlainModel(bundle)
+    bundle, drawn = loaded_bundle(), random.Random(1)
+    plain = PlainModel(bundle)
+    runners = {
+        formats: load_runner(
+            bundle,
+            pool_tokens=POOL_TOKENS,
+            threads=THREADS,
+            device="cpu",
+            weight_format=formats[0],
+            kv_format=formats[1],
+        )
+        for formats in FORMATS
+    }
     torch.set_num_threads(THREADS)
-    ours: dict[int, list[float]] = {streams: [] for streams in STREAMS}
-    theirs: dict[int, list[float]] = {streams: [] for streams in STREAMS}
-    prompts = random.Random(1)
+    measured: dict[tuple[str, str], Speeds] = {formats: {} for formats in FORMATS}
+    plain_speeds: Speeds = {streams: [] for streams in PLAIN_STREAMS}
     for _ in range(ROUNDS):
-        for streams in STREAMS:
-            ours[streams] += engine_step_s(engine, streams, prompts)
-            theirs[streams] += decode_step_s(
+        for formats, runner in runners.items():
+            for what, speeds in decode_speeds(runner, bundle, drawn).items():
+                measured[formats].setdefault(what, []).extend(speeds)
+        for streams in PLAIN_STREAMS:
+            steps_s = decode_step_s(
                 plain, streams, context_tokens=CONTEXT_TOKENS, new_tokens=NEW_TOKENS
             )
-    speed = {streams: streams / statistics.median(ours[streams]) for streams in STREAMS}
-    plain_speed = {streams: streams / statistics.median(theirs[streams]) for streams in STREAMS}
-    rows = [Row("16 streams", speed[16], "1 stream", speed[1], "tokens/s", ">= 3")]
-    rows += [
-        Row(
-            f"{streams} stream(s)",
-            speed[streams],
-            "plain torch",
-            plain_speed[streams],
-            "tokens/s",
-            ">= 0.8",
-        )
-        for streams in STREAMS
+            plain_speeds[streams] += [streams / step_s for step_s in steps_s]
+    print_report(
+        "Decode and prefill by formats, in process", rows(measured, plain_speeds), threads=1
+    )
+
+
+def rows(measured: dict[tuple[str, str], Speeds], plain_speeds: Speeds) -> list[Row]:
+    """Float32 beside plain torch, the others beside float32."""
+    median = statistics.median
+    base = {what: median(speeds) for what, speeds in measured[FLOAT32].items()}
+    table = [
+        Row("float32, 16 streams", base[16], "1 stream", base[1], "tokens/s", ">= 3"),
+        *(
+            Row(
+                f"float32, {streams} streams",
+                base[int(streams)],
+                "plain torch",
+                median(speeds),
+                "tokens/s",
+                ">= 0.8",
+            )
+            for streams, speeds in plain_speeds.items()
+        ),
     ]
-    print_report("Decode, float32, context 64-128, in process", rows, threads=THREADS)
+    for (weights, kv), speeds_by in measured.items():
+        for what, speeds in speeds_by.items():
+            name = what if what == "prefill" else f"{what} streams"
+            wanted = "" if weights == "float32" or what == "prefill" else ">= 1.4"
+            table.append(
+                Row(
+                    f"{weights}, KV {kv}, {name}",
+                    median(speeds),
+                    "float32",
+                    base[what],
+                    "tokens/s",
+                    wanted,
+                )
+            )
+    return table
 
 
 if __name__ == "__main__":

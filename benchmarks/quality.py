@@ -34,6 +34,7 @@ STEP_TOKENS = 64
 WEIGHTS = (
     WeightFormat.FLOAT32,
     WeightFormat.FLOAT16,
+    WeightFormat.BFLOAT16,
     WeightFormat.INT8,
     WeightFormat.INT4,
 )

@@ -1,8 +1,7 @@
 """Weight times rows: one object per matrix, in the format and by the product that suits them.
 
 Families hold projections and call them; the tensor source makes them. A projection never depends on
-which rows come together: a row's result is its own (float products may still differ in rounding
-by the number of rows).
+which rows come together: a row's result is its own, on the CPU to the bit.
 """
 
 import enum
@@ -12,18 +11,17 @@ from typing import Protocol
 import torch
 from torch.nn.functional import linear
 
-from kernels.quantized_linear import GROUP, QuantizedWeight, quantize_int4, quantize_int8
-from kernels.quantized_linear_cpu import (
+from kernels.packed_linear_cpu import (
     Float16Linear,
+    FloatLinear,
     Int4Linear,
     Int8Linear,
+    bfloat16_supported,
     fbgemm_supported,
     int4_fits,
+    onednn_supported,
 )
-
-FEW_ROWS_MAX = 5
-"""Up to here MKL is faster with the weight as the left factor: 2 rows of SmolLM2 take 29 ms a step
-instead of 73, 3 take 44 instead of 93, 4 take 43 instead of 58; from 6 on it is slower."""
+from kernels.quantized_linear import GROUP, QuantizedWeight, quantize_int4, quantize_int8
 
 
 class WeightFormat(enum.StrEnum):
@@ -33,6 +31,7 @@ class WeightFormat(enum.StrEnum):
     FLOAT16 = "float16"
     """On the CPU only, with rows in float32."""
     BFLOAT16 = "bfloat16"
+    """On CPUs that multiply it, with rows in float32; on CUDA."""
     INT8 = "int8"
     INT4 = "int4"
     """In groups of 32 along the input."""
@@ -50,7 +49,7 @@ class Projection(Protocol):
 
 
 class FloatProjection:
-    """A matrix in the dtype of the rows."""
+    """A matrix in the dtype of the rows, which others may share."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight
@@ -59,12 +58,11 @@ class FloatProjection:
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """rows [n, in] to [n, out]."""
-        product = product_of(rows, self.weight)
-        return product if self._bias is None else product + self._bias
+        return linear(rows, self.weight, self._bias)
 
 
 class PackedProjection:
-    """A matrix in a cheaper format, by the product of its device."""
+    """A matrix in the layout of one product."""
 
     def __init__(
         self,
@@ -90,42 +88,44 @@ def make_projection(
     Four bits need a shape that their product takes; other matrices stay in eight. Raises ValueError
     for a format that the device does not support.
     """
-    on_cpu = weight.device.type == "cpu"
+    if weight.device.type == "cpu":
+        return _on_cpu(weight, bias, weight_format)
     if weight_format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
         return FloatProjection(weight, bias)
-    if on_cpu and not fbgemm_supported():
+    if weight_format is WeightFormat.FLOAT16:
+        raise ValueError("float16 weights are for the CPU")
+    four_bits = weight_format is WeightFormat.INT4 and weight.shape[1] % GROUP == 0
+    quantized = quantize_int4(weight) if four_bits else quantize_int8(weight)
+    # Triton is not there on every machine that has a CPU.
+    from kernels.quantized_linear_triton import quantized_linear_triton
+
+    return PackedProjection(
+        lambda rows: quantized_linear_triton(rows, quantized), bias, _nbytes(quantized)
+    )
+
+
+def _on_cpu(
+    weight: torch.Tensor, bias: torch.Tensor | None, weight_format: WeightFormat
+) -> Projection:
+    if weight_format is WeightFormat.FLOAT32:
+        if not onednn_supported():
+            return FloatProjection(weight, bias)
+        return PackedProjection(FloatLinear(weight), bias, weight.nbytes)
+    if weight_format is WeightFormat.BFLOAT16:
+        if not bfloat16_supported():
+            raise ValueError("bfloat16 weights need a processor that multiplies bfloat16")
+        return PackedProjection(FloatLinear(weight.bfloat16()), bias, weight.numel() * 2)
+    if not fbgemm_supported():
         raise ValueError(f"{weight_format} weights on the CPU need a torch with FBGEMM")
     if weight_format is WeightFormat.FLOAT16:
-        if not on_cpu:
-            raise ValueError("float16 weights are for the CPU")
         return PackedProjection(Float16Linear(weight), bias, weight.numel() * 2)
-    four_bits_fit = int4_fits(*weight.shape) if on_cpu else weight.shape[1] % GROUP == 0
-    four_bits = weight_format is WeightFormat.INT4 and four_bits_fit
-    quantized = quantize_int4(weight) if four_bits else quantize_int8(weight)
-    return PackedProjection(_product(quantized), bias, _nbytes(quantized))
+    if weight_format is WeightFormat.INT4 and int4_fits(*weight.shape):
+        quantized = quantize_int4(weight)
+        return PackedProjection(Int4Linear(quantized), bias, _nbytes(quantized))
+    quantized = quantize_int8(weight)
+    return PackedProjection(Int8Linear(quantized), bias, _nbytes(quantized))
 
 
 def _nbytes(weight: QuantizedWeight) -> int:
     tensors = (weight.values, weight.scales, weight.minimums)
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
-
-
-def _product(weight: QuantizedWeight) -> Callable[[torch.Tensor], torch.Tensor]:
-    if weight.values.device.type == "cpu":
-        return Int8Linear(weight) if weight.minimums is None else Int4Linear(weight)
-    # Triton is not there on every machine that has a CPU.
-    from kernels.quantized_linear_triton import quantized_linear_triton
-
-    return lambda rows: quantized_linear_triton(rows, weight)
-
-
-def product_of(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """rows [n, in] by weight [out, in]: [n, out], contiguous."""
-    count = rows.shape[0]
-    if rows.device.type != "cpu" or not 0 < count <= FEW_ROWS_MAX:
-        return linear(rows, weight)
-    # One row goes as two: MKL's matrix-vector product reads memory a third slower than its
-    # matrix-matrix product (42 against 29 ms a step).
-    if count == 1:
-        rows = rows.expand(2, -1).contiguous()
-    return (weight @ rows.T).T[:count].contiguous()

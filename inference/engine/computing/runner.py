@@ -259,8 +259,7 @@ def resolved_formats(weight_format: str, kv_format: str, device_type: str) -> Fo
     plain = KvFormat.BFLOAT16 if half else KvFormat.FLOAT32
     kv = plain if kv_format == "auto" else KvFormat(kv_format)
     known = {plain, KvFormat.INT8} | ({KvFormat.FLOAT8} if device_type == "cuda" else set())
-    foreign = WeightFormat.BFLOAT16 if device_type == "cpu" else WeightFormat.FLOAT16
-    if kv not in known or weights is foreign:
+    if kv not in known or (device_type == "cuda" and weights is WeightFormat.FLOAT16):
         raise ValueError(f"{device_type} has no kernels for {weights} weights over {kv} KV")
     return Formats(weights, kv, activations)
 

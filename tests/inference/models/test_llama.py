@@ -8,7 +8,6 @@ import torch
 
 from inference.engine.step import SequenceStep
 from inference.models.decoder import Decoder
-from inference.models.projection import product_of
 from inference.weights.gguf_file import GgufFile
 from tests.inference.models.stepping import load_on_cpu, pool_for, step_logits
 from tests.inference.models.toy_gguf import ToyShape, toy_tensors, write_toy
@@ -89,22 +88,6 @@ def test_a_prompt_in_pieces_beside_another(model: Decoder) -> None:
         rows.append(step_logits(model, kv, steps)[: end - start])
 
     assert torch.allclose(torch.cat(rows), plain_logits(first), atol=1e-4)
-
-
-@pytest.mark.parametrize("count", range(1, 9))
-def test_a_projection_is_a_product_for_any_number_of_rows(count: int) -> None:
-    generator = torch.Generator().manual_seed(count)
-    rows = torch.randn(count, 48, generator=generator)
-    weight = torch.randn(80, 48, generator=generator)
-
-    product = product_of(rows, weight)
-
-    assert product.is_contiguous()
-    assert torch.allclose(product, rows @ weight.T, atol=1e-5)
-
-
-def test_a_projection_of_nothing_is_nothing() -> None:
-    assert product_of(torch.zeros(0, 48), torch.zeros(80, 48)).shape == (0, 80)
 
 
 def test_a_fresh_pool_is_all_zeros(model: Decoder) -> None:

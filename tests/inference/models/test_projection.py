@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from inference.models.projection import WeightFormat, make_projection
+from kernels.packed_linear_cpu import bfloat16_supported
 
 ERRORS_MAX = {
     WeightFormat.FLOAT32: 1e-6,
@@ -16,6 +17,10 @@ OUTPUTS, INPUTS = 80, 96
 
 def random(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(shape[0]))
+
+
+if bfloat16_supported():
+    ERRORS_MAX[WeightFormat.BFLOAT16] = 0.01
 
 
 @pytest.mark.parametrize("weight_format", ERRORS_MAX)
@@ -42,7 +47,8 @@ def test_a_projection_of_nothing_is_nothing(weight_format: WeightFormat) -> None
 
 def test_cheaper_formats_take_less_memory() -> None:
     weight = random(OUTPUTS, INPUTS)
-    sizes = [make_projection(weight, None, each).weight_bytes for each in ERRORS_MAX]
+    formats = ("float32", "float16", "int8", "int4")
+    sizes = [make_projection(weight, None, WeightFormat(each)).weight_bytes for each in formats]
 
     assert sizes[0] == weight.nbytes
     assert sizes == sorted(sizes, reverse=True)

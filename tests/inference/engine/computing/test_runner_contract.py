@@ -59,7 +59,7 @@ def test_a_runner_knows_what_it_takes(runner: TorchRunner, bundle: Bundle) -> No
 
     assert memory.blocks == BLOCKS
     assert memory.pool_bytes == BLOCKS * memory.block_bytes
-    assert memory.weight_bytes < 4.1 * 134.6e6, "SmolLM2 has 134.5 million weights"
+    assert memory.weight_bytes < 660e6, "134.5 million weights, and the embedding as a head again"
 
 
 def test_no_steps_make_no_tokens(runner: TorchRunner) -> None:
@@ -174,9 +174,6 @@ def test_different_seeds_give_different_answers(
 def test_a_step_is_bit_for_bit_the_same_in_any_company(
     runner: TorchRunner, prompts: list[list[int]]
 ) -> None:
-    """Not in float32, where MKL takes another product for another number of rows."""
-    if b":float32:float32" in runner.cache_key:
-        pytest.skip("float32 weights")
     scored = SampleSpec(temperature=0.0, logprobs=5)
     tables = [[index * 8 + offset for offset in range(8)] for index in range(len(prompts))]
     for prompt, table in zip(prompts, tables, strict=True):
@@ -237,7 +234,6 @@ def test_nonsense_is_refused_before_loading(
     ("weight_format", "kv_format", "message"),
     [
         ("int5", "auto", "int5"),
-        ("bfloat16", "auto", "no kernels for bfloat16"),
         ("auto", "float8", "over float8 KV"),
     ],
 )

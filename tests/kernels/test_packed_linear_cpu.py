@@ -1,15 +1,15 @@
-"""The CPU's products by quantized weights: near the reference, and never a neighbour's business."""
+"""The CPU's products by packed weights: near the reference, and never a neighbour's business."""
 
 import pytest
 import torch
 
+from kernels.packed_linear_cpu import Float16Linear, FloatLinear, Int4Linear, Int8Linear
 from kernels.quantized_linear import (
     QuantizedWeight,
     quantize_int4,
     quantize_int8,
     quantized_linear_reference,
 )
-from kernels.quantized_linear_cpu import Int4Linear, Int8Linear
 
 ROWS = 40
 OUTLIER_ROW, ZERO_ROW = 3, 7
@@ -75,6 +75,27 @@ def test_a_row_is_bit_for_bit_the_same_in_any_company(
     assert all(
         torch.equal(outputs, together[first:last]) for (first, last), outputs in alone.items()
     )
+
+
+@pytest.mark.parametrize("packing", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_row_of_floats_is_its_own_too(packing: str, shape: tuple[int, int]) -> None:
+    weight, rows = some_weight(*shape), some_rows(shape[1])
+    linear: FloatLinear | Float16Linear = (
+        Float16Linear(weight)
+        if packing == "float16"
+        else FloatLinear(weight.bfloat16() if packing == "bfloat16" else weight)
+    )
+    together = linear(rows)
+
+    alone = [
+        linear(rows[first:last]) for first, last in ((0, 1), (1, 3), (3, 8), (8, 30), (30, 40))
+    ]
+
+    expected = rows @ weight.T
+    errors = (together - expected).norm() / expected.norm()
+    assert torch.equal(torch.cat(alone), together)
+    assert float(errors) < (1e-5 if packing == "float32" else 0.01)
 
 
 def test_the_largest_products_do_not_saturate() -> None:

@@ -1,8 +1,8 @@
-"""Rows times a cheaper weight on the CPU, by the products that torch ships for it.
+"""Rows times a packed weight on the CPU, by the products that torch ships for it.
 
-Sixteen bits and eight are FBGEMM's, four are torch's own, which rounds rows to bfloat16. A row's
-result is bit for bit its own, whoever its neighbours are: the projections rely on it, the prefix
-cache and seeded answers on them.
+Floats of 32 bits and bfloat16 are oneDNN's, float16 and eight bits FBGEMM's, four bits torch's own,
+which rounds rows to bfloat16. A row's result is bit for bit its own, whoever its neighbours are:
+the projections rely on it, the prefix cache and seeded answers on them.
 """
 
 import contextlib
@@ -22,7 +22,12 @@ REST_SCALE = 1 / (2 * ROW_LEVELS)
 INT4_OUTPUTS_MULTIPLE = 16
 """torch's four-bit product packs so many outputs together."""
 
-# torch has no public names for the four-bit pair; its version is pinned.
+PACKED_FOR_ROWS = 16
+"""What oneDNN arranges a weight for; it makes no difference to other numbers of rows."""
+
+# torch has no public names for these; its version is pinned.
+_pack_float: Callable[[torch.Tensor, int], torch.Tensor] = torch.ops.mkldnn._reorder_linear_weight  # noqa: SLF001
+_float_product: Callable[..., torch.Tensor] = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
 _pack_int4: Callable[[torch.Tensor, int], torch.Tensor] = (
     torch.ops.aten._convert_weight_to_int4pack_for_cpu.default  # noqa: SLF001
 )
@@ -48,9 +53,43 @@ def fbgemm_supported() -> bool:
     return "fbgemm" in torch.backends.quantized.supported_engines
 
 
+def onednn_supported() -> bool:
+    """Whether this build of torch has oneDNN."""
+    return bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+
+
+def bfloat16_supported() -> bool:
+    """Whether the processor multiplies bfloat16; emulated, it is slower than float32."""
+    return onednn_supported() and bool(torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
+
+
 def int4_fits(outputs: int, inputs: int) -> bool:
     """Whether the four-bit product takes a weight of this shape."""
     return outputs % INT4_OUTPUTS_MULTIPLE == 0 and inputs % GROUP == 0
+
+
+class FloatLinear:
+    """A weight [outputs, inputs] in float32 or bfloat16. float32 rows [n, inputs] to [n, outputs].
+
+    Packed once, oneDNN takes 61 ms a step of SmolLM2 for 16 rows in float32 where MKL takes 100,
+    and 34 in bfloat16.
+    """
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self._dtype = weight.dtype
+        self._outputs = weight.shape[0]
+        self._packed = _pack_float(weight, PACKED_FOR_ROWS)
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """rows [n, inputs] to [n, outputs]."""
+        count = rows.shape[0]
+        if not count:
+            return rows.new_empty((0, self._outputs))
+        # One row alone takes another product, with other rounding, and a sixth longer.
+        padded = rows.expand(2, -1) if count == 1 else rows
+        operands = padded.to(self._dtype).contiguous()
+        product = _float_product(operands, self._packed, None, "none", [], "")
+        return product[:count].to(rows.dtype)
 
 
 class Float16Linear:
