@@ -33,6 +33,7 @@ class Entry:
         self._prefills: Counter[bytes] = Counter()
         self._keys: set[bytes] = set()
         self._presses = priority is Priority.INTERACTIVE
+        self._nobody_runs = not any(running)
         self._cost = budget.cost
         self._tokens_left = budget.room(budget.tokens_left, 0)
         self._decode_ms_left = DECODE_PART_MAX * (budget.target_ms - budget.cost.overhead_ms)
@@ -50,8 +51,10 @@ class Entry:
         """Whether to start it now, if there is a seat for it.
 
         Interactive prompts press in, batch waits for tokens that nobody else wants. The first of a
-        key starts however long the steps are by then.
+        key starts however long the steps are by then, and where nobody runs the first of all.
         """
+        if self._nobody_runs:
+            return True
         if self._decode_ms(state) > self._decode_ms_left and state.key in self._keys:
             return False
         presses = self._presses and self._prefills[state.key] < PREFILLS_MAX
@@ -59,6 +62,7 @@ class Entry:
 
     def add(self, state: SequenceState) -> None:
         """It runs from now on."""
+        self._nobody_runs = False
         self._keys.add(state.key)
         self._decode_ms_left -= self._decode_ms(state)
         self._add_prefill(state)

@@ -34,12 +34,13 @@ STEPS_MAX = 5_000
 class SlowRunner(StubRunner):
     """Steps take time by their tokens, so that the scheduler learns and bounds them."""
 
-    def __init__(self, clock: Clock, block_count: int) -> None:
+    def __init__(self, clock: Clock, block_count: int, token_s: float) -> None:
         super().__init__(block_count=block_count)
         self._clock = clock
+        self._token_s = token_s
 
     def execute(self, steps: Sequence[SequenceStep]) -> list[StepOutput]:
-        self._clock.now_s += 0.02 + 0.01 * sum(len(step.token_ids) for step in steps)
+        self._clock.now_s += 0.02 + self._token_s * sum(len(step.token_ids) for step in steps)
         return super().execute(steps)
 
 
@@ -190,6 +191,7 @@ def check_reason(arrival: Arrival, finish: Finish, block_count: int) -> None:
     running_max=st.integers(1, 6),
     extra_step_tokens=st.integers(0, 40),
     target_ms=st.sampled_from([None, 50.0, 200.0]),
+    token_ms=st.sampled_from([10.0, 10.0, 300.0]),
     guesses=st.booleans(),
 )
 def test_everybody_gets_what_they_would_get_alone(
@@ -198,10 +200,11 @@ def test_everybody_gets_what_they_would_get_alone(
     running_max: int,
     extra_step_tokens: int,
     target_ms: float | None,
+    token_ms: float,
     guesses: bool,
 ) -> None:
     clock, books = Clock(), Books()
-    runner = SlowRunner(clock, block_count)
+    runner = SlowRunner(clock, block_count, token_ms / 1000)
     limits = SchedulerLimits(
         step_tokens_max=running_max + extra_step_tokens,
         running_max=running_max,
