@@ -72,6 +72,19 @@ def test_our_own_faults_cost_only_what_was_handed_over(
     assert charged(reason, cause) == counted(DELIVERED)
 
 
+@pytest.mark.parametrize(
+    ("all_or_nothing", "expected"), [(False, counted(COMPUTED)), (True, counted(DELIVERED))]
+)
+def test_a_grammar_that_leads_nowhere_costs_what_was_computed_but_for_bulk_work(
+    all_or_nothing: bool, expected: UsageCounts
+) -> None:
+    stuck = replace(finish(FinishReason.ERROR), error_code=RefusalCode.INVALID_GRAMMAR)
+
+    settled = settlement(uuid4(), "m", stuck, DELIVERED, None, all_or_nothing=all_or_nothing)
+
+    assert settled.counts == expected
+
+
 def test_a_lost_engine_costs_what_was_handed_over() -> None:
     settled = settlement_of_lost(uuid4(), "m", DELIVERED, Cause.ENGINE_LOST)
 

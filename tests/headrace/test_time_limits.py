@@ -42,8 +42,14 @@ def test_a_refusal_of_the_engine_names_the_field_or_when_to_retry(
 
 
 def test_an_end_by_deadline_is_a_timeout_and_any_other_a_failure() -> None:
-    assert engine_error(finish(FinishReason.TIMED_OUT)).status == 504
-    assert engine_error(finish(FinishReason.ERROR)).status == 500
+    assert engine_error(finish(FinishReason.TIMED_OUT), BLAME).status == 504
+    assert engine_error(finish(FinishReason.ERROR), BLAME).status == 500
+
+
+def test_a_grammar_that_leads_nowhere_is_the_clients_own_also_after_it_started() -> None:
+    error = engine_error(finish(FinishReason.ERROR, RefusalCode.INVALID_GRAMMAR), BLAME)
+
+    assert (error.status, error.code, error.param) == (400, "invalid_grammar", "guided_json")
 
 
 def test_at_its_deadline_a_request_ends_and_costs_what_was_handed_over(

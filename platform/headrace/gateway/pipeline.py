@@ -55,9 +55,10 @@ class Completion:
     """One request. Create it, `await opened()`, then read with `next_event()` up to the End, or
     all at once with `whole()`.
 
-    `delivered` is the reader's to set: the counts of what it has handed to the client's socket.
-    `on_answer`, used by bulk work, is awaited with a chunk per choice before the charge is made; if
-    it answers False the answer counts as undelivered.
+    What `next_event()` gives is the reader's to hand to the client's socket at once: it counts as
+    delivered, and what a charge leaves out is never given. `on_answer`, used by bulk work, is
+    awaited with a chunk per choice before the charge is made; if it answers False the answer counts
+    as undelivered.
     """
 
     def __init__(
@@ -69,7 +70,6 @@ class Completion:
     ) -> None:
         self.caller = caller
         self.order = order
-        self.delivered = TokenCounts()
         self.cause: Cause | None = None
         self._services = services
         self._on_answer = on_answer
@@ -81,6 +81,7 @@ class Completion:
         self._settling = False
         self._writing = False
         self._unread = ChunkBuffer(caller.request_id.hex)
+        self._delivered = TokenCounts()
         self._end: End | None = None
         self._news = asyncio.Event()
 
@@ -94,6 +95,8 @@ class Completion:
         """What a choice gained, merged if the reader is slow, and at last the End."""
         while True:
             if (chunk := self._unread.take()) is not None:
+                # Set here and not after the write: a settle may come in between.
+                self._delivered = chunk.counts
                 return chunk
             if self._end is not None:
                 return self._end
@@ -231,10 +234,9 @@ class Completion:
         if finish is None:
             assert self.cause is not None
             # A client that left is charged by the last counts seen; our own faults by what was
-            # handed over.
-            known = self.delivered if self.cause in charging.OURS else self._computed()
-            if self._on_answer is not None:
-                known = TokenCounts()
+            # handed over, which for bulk work is nothing.
+            ours = self.cause in charging.OURS
+            known = self._delivered if ours or self._on_answer is not None else self._computed()
             settlement = charging.settlement_of_lost(request_id, model, known, self.cause)
         else:
             if finish.reason in charging.REGULAR:
@@ -242,14 +244,18 @@ class Completion:
                 self.cause = None
             if not await self._answer(finish):
                 self.cause = Cause.SUPERSEDED
+            ours = charging.is_ours(finish, self.cause)
             settlement = charging.settlement(
                 request_id,
                 model,
                 finish,
-                self.delivered,
+                self._delivered,
                 self.cause,
                 all_or_nothing=self._on_answer is not None,
             )
+        if ours:
+            # What nobody pays for, nobody gets.
+            self._unread = ChunkBuffer(request_id.hex)
         settlement = replace(settlement, organization_id=self.caller.organization_id)
         self._writing = True
         writing = self._services.spawn(self._write(settlement, finish))
@@ -286,7 +292,7 @@ class Completion:
         if self.cause is not None:
             return cause_error(self.cause)
         if finish is None or finish.reason not in charging.REGULAR:
-            return engine_error(finish)
+            return engine_error(finish, self.order.blame)
         return None
 
     def _fail(self, error: errors.ApiError) -> None:

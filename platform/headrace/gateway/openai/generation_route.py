@@ -154,10 +154,8 @@ async def _stream(
         await start(encode_headers(headers))
         if event is None:
             await send_part(send, sse.KEEPALIVE)
-        else:
-            if payloads := framing.part(event):
-                await send_part(send, sse.frames(payloads))
-            completion.delivered = event.counts
+        elif payloads := framing.part(event):
+            await send_part(send, sse.frames(payloads))
 
 
 async def _with_keepalives(

@@ -1,8 +1,8 @@
 """What a request is charged for, given how it ended. Pure.
 
-The engine's counts are the truth for every regular end and for a client that left. When the fault
-is ours, only what was handed to the client's socket is charged, and nothing for an answer that was
-to be delivered whole (a bulk item, an unstreamed response).
+The engine's counts are the truth for every regular end, for a client that left and for a grammar
+that leads nowhere. When the fault is ours, only what was handed to the client's socket is charged,
+and nothing for an answer that was to be delivered whole (a bulk item, an unstreamed response).
 """
 
 import enum
@@ -58,6 +58,13 @@ def priced(counts: TokenCounts) -> tuple[UsageCounts, UsageSource]:
     return usage, UsageSource.MEASURED
 
 
+def is_ours(finish: Finish, cause: Cause | None) -> bool:
+    """Whether the end is our fault, so that only what was handed over is charged."""
+    # A grammar that leads nowhere is the client's own, however late the engine sees it.
+    failed = finish.reason in FAILED and finish.error_code != RefusalCode.INVALID_GRAMMAR
+    return failed or cause in OURS
+
+
 def settlement(
     request_id: UUID,
     model: str,
@@ -72,8 +79,7 @@ def settlement(
     `all_or_nothing` is bulk work: what did not come to its regular end is worth nothing to its
     owner and runs again.
     """
-    ours = finish.reason in FAILED or cause in OURS
-    ours = ours or (all_or_nothing and finish.reason not in REGULAR)
+    ours = is_ours(finish, cause) or (all_or_nothing and finish.reason not in REGULAR)
     reason = finish.reason.value
     if cause is not None and finish.reason is FinishReason.CANCELLED:
         reason = "cancelled" if cause is Cause.CLIENT_GONE else cause.value

@@ -23,8 +23,11 @@ def cause_error(cause: Cause) -> errors.ApiError:
             return errors.cancelled()
 
 
-def engine_error(finish: Finish | None) -> errors.ApiError:
+def engine_error(finish: Finish | None, blame: Blame) -> errors.ApiError:
     """What a client is told of a request that the engine itself ended."""
+    if finish is not None and finish.error_code == RefusalCode.INVALID_GRAMMAR:
+        message = finish.error_message or "The grammar leads nowhere."
+        return errors.invalid(message, blame.grammar, RefusalCode.INVALID_GRAMMAR.value)
     if finish is not None and finish.reason is FinishReason.TIMED_OUT:
         return errors.timed_out("The request was not done within its time.")
     if finish is not None and finish.error_code == RefusalCode.DRAINING:

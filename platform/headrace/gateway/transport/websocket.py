@@ -206,7 +206,6 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             if isinstance(event, End):
                 break
             await self._send_chunks(identifier, framing.part(event))
-            completion.delivered = event.counts
         await self._send_chunks(identifier, framing.ending(event.counts))
         await self._send(identifier, "done", done(completion.caller.request_id, event))
 
