@@ -135,7 +135,7 @@ COMPLETION_PROMPTS_MAX = 128
 EMBEDDING_INPUTS_MAX = 2048
 PROMPTS_TOKENS_MAX = 300_000
 """Token ids in one body, and tokens of all prompts of a request that has several."""
-LOGPROBS_MAX = 200_000
+LOGPROBS_MAX = 50_000
 """Log probabilities of one request: about 100 bytes each here, 15 in the engine's frame."""
 GRAMMAR_DEPTH_MAX = 32
 """Nesting of a JSON schema, in objects and arrays."""
@@ -150,8 +150,9 @@ ENGINE_SILENCE_MAX_S = _integer("HEADRACE_ENGINE_SILENCE_MAX_S", 300)
 """A request of which the engine says nothing for this long, queueing included, is given up."""
 ENGINE_QUEUE_TIMEOUT_S = _integer("HEADRACE_ENGINE_QUEUE_TIMEOUT_S", 120)
 """An interactive request that has not started by then is answered 503, at no charge."""
-REQUEST_DEADLINE_S = _integer("HEADRACE_REQUEST_DEADLINE_S", 1800)
-"""An interactive request that is not done by then ends; what it had handed over is charged."""
+REQUEST_DEADLINE_S = _integer("HEADRACE_REQUEST_DEADLINE_S", 600)
+"""An interactive request that is not done by then ends; what it had handed over is charged. Stock
+clients give up after as long."""
 ABORT_TIMEOUT_S = _integer("HEADRACE_ABORT_TIMEOUT_S", 30)
 """How long an aborted request may take to report its final counts."""
 WEBSOCKET_REQUESTS_MAX = 16

@@ -64,6 +64,11 @@ def test_every_field_reaches_the_engine() -> None:
     )
 
 
+def test_a_grammar_takes_min_tokens_but_no_ignore_eos() -> None:
+    assert parsed(guided_regex=DIGITS.source, min_tokens=3, ignore_eos=False).min_tokens == 3
+    assert refusal({"guided_json": SCHEMA, "ignore_eos": True}).param == "ignore_eos"
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -81,6 +86,7 @@ def test_every_field_reaches_the_engine() -> None:
         ("frequency_penalty", -2.1),
         ("frequency_penalty", True),
         ("repetition_penalty", 0),
+        ("repetition_penalty", 0.009),
         ("repetition_penalty", 11),
         ("min_tokens", -1),
         ("min_tokens", 101),

@@ -28,6 +28,9 @@ from inference.contracts import (
     SamplingParams,
 )
 
+REPETITION_PENALTY_MIN = 0.01
+"""Nearer to 0, logits divided by it leave what a float can hold."""
+
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -39,6 +42,10 @@ def sampling(
     `max_tokens` None leaves the largest there is, `seed` absent leaves 0.
     """
     rule, grammar_param = grammar(body)
+    ignore_eos = boolean(body, "ignore_eos")
+    if ignore_eos and rule is not None:
+        # At the grammar's end nothing but an end token is allowed.
+        raise errors.invalid(f"'ignore_eos' contradicts '{grammar_param}'.", "ignore_eos")
     min_tokens = integer(body, "min_tokens", 0, TOKENS_MAX) or 0
     if max_tokens is not None and min_tokens > max_tokens:
         raise errors.invalid("'min_tokens' must not be above the output limit.", "min_tokens")
@@ -52,12 +59,12 @@ def sampling(
         seed=(any_integer(body, "seed") or 0) % (1 << SEED_BITS),
         presence_penalty=number(body, "presence_penalty", 0.0, -2.0, 2.0),
         frequency_penalty=number(body, "frequency_penalty", 0.0, -2.0, 2.0),
-        repetition_penalty=positive_number(body, "repetition_penalty", 1.0, 10.0),
+        repetition_penalty=number(body, "repetition_penalty", 1.0, REPETITION_PENALTY_MIN, 10.0),
         logit_bias=_logit_bias(body.get("logit_bias")),
         logprobs=logprobs,
         stop=_stop(body.get("stop")),
         stop_token_ids=_stop_token_ids(body.get("stop_token_ids")),
-        ignore_eos=boolean(body, "ignore_eos"),
+        ignore_eos=ignore_eos,
         min_tokens=min_tokens,
         grammar=rule,
     )
