@@ -127,8 +127,8 @@ class SamplingParams:
         for name, (low, high) in _SAMPLING_RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must be between {low} and {high}")
-        if self.top_p == 0.0 or self.repetition_penalty == 0.0:
-            raise ValueError("top_p and repetition_penalty must be above 0")
+        if self.top_p == 0.0:
+            raise ValueError("top_p must be above 0")
         if self.min_tokens > self.max_tokens:
             raise ValueError("min_tokens must not be above max_tokens")
         if self.logprobs is not None and not 0 <= self.logprobs <= TOP_LOGPROBS_MAX:
@@ -151,7 +151,7 @@ _SAMPLING_RANGES = {
     "seed": (0, (1 << SEED_BITS) - 1),
     "presence_penalty": (-2.0, 2.0),
     "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (0.0, 10.0),
+    "repetition_penalty": (0.01, 10.0),
     "min_tokens": (0, TOKENS_MAX),
 }
 _SAMPLING_LENGTHS = {

@@ -3,7 +3,7 @@
 Also checks that the runner answered what it was asked. Pure; used by the engine.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from inference.engine.scheduling.scheduler import Share
@@ -68,12 +68,19 @@ def needs_its_tokens(state: SequenceState) -> bool:
 
 
 def sample_specs(
-    state: SequenceState, drafts: int, end_ids: Collection[int], ahead: int = 0
+    state: SequenceState,
+    drafts: int,
+    end_ids: Collection[int],
+    *,
+    ahead: int = 0,
+    constrained: bool = True,
 ) -> tuple[SampleSpec, ...]:
     """One spec for what follows the known tokens, and one after each of the first `drafts` drafts.
 
-    `end_ids` are the model's end-of-sequence tokens, which nothing may draw before `min_tokens`;
-    `ahead` counts tokens that are drawn but not known yet.
+    `end_ids` are the model's end-of-sequence tokens, which nothing may draw before `min_tokens`
+    (but where the grammar allows nothing else); `ahead` counts tokens that are drawn but not known
+    yet. Guesses are drawn without being `constrained`: a grammar's masks are too dear for them.
+    Raises GrammarTooComplex.
     """
     sampling = state.request.sampling
     assert sampling is not None
@@ -82,12 +89,13 @@ def sample_specs(
     counts = counts_output or counts_prompt
     output = state.token_ids[len(state.prompt_ids) :] if counts else []
     masks = [b""] * (drafts + 1)
-    if state.matcher is not None:
+    if state.matcher is not None and constrained:
         masks = state.matcher.masks(state.drafts[:drafts])
     specs = []
-    for checked, allowed in enumerate(masks):
+    for checked, mask in enumerate(masks):
         position = state.completion + ahead + checked
         must_go_on = position < sampling.min_tokens
+        banned_ids = (*end_ids, *sampling.stop_token_ids) if must_go_on else ()
         specs.append(
             SampleSpec(
                 temperature=sampling.temperature,
@@ -103,9 +111,17 @@ def sample_specs(
                 prompt_ids=state.prompt_ids if counts_prompt else (),
                 output_ids=output + state.drafts[:checked] if counts else (),
                 logit_bias=sampling.logit_bias,
-                banned_ids=(*end_ids, *sampling.stop_token_ids) if must_go_on else (),
-                allowed=allowed,
+                banned_ids=() if mask else banned_ids,
+                allowed=_without(mask, banned_ids) if mask and banned_ids else mask,
                 logprobs=sampling.logprobs,
             )
         )
     return tuple(specs)
+
+
+def _without(allowed: bytes, banned_ids: Iterable[int]) -> bytes:
+    """The mask less the banned, unless nothing is left: a complete answer ends, be it too short."""
+    mask = bytearray(allowed)
+    for token_id in banned_ids:
+        mask[token_id // 8] &= ~(1 << token_id % 8)
+    return bytes(mask) if any(mask) else allowed

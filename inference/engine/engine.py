@@ -1,43 +1,27 @@
 """The synchronous core of an engine: requests in, one step at a time, chunks and finishes out.
 
-Owns the life of each request from admission to its one finish, the stopping rules and the counts
-that are billed. It never does I/O, never imports torch and is used from one thread only: the
-server's step loop, tests and benchmarks call it.
+Plans, computes and takes what was drawn, with the stopping rules and the counts that are billed;
+the life of requests around it is the desk's. It never does I/O, never imports torch and is used
+from one thread only: the server's step loop, tests and benchmarks call it.
 """
 
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from inference.contracts import (
-    BLOCK_TOKENS,
-    Chunk,
-    EngineStats,
-    Finish,
-    FinishReason,
-    GenerationRequest,
-    ModelLimits,
-    RefusalCode,
-)
-from inference.engine.admission import Refusal, refusal_of
-from inference.engine.answering.answer import Answer
+from inference.contracts import Chunk, EngineStats, Finish, FinishReason, RefusalCode
 from inference.engine.answering.detokenizer import TokenTexts
-from inference.engine.answering.grammar import Grammars, new_matcher
-from inference.engine.counters import EngineCounters
-from inference.engine.deadlines import Deadlines
+from inference.engine.answering.grammar import Grammars, GrammarTooComplex
+from inference.engine.desk import RequestDesk
 from inference.engine.drafting.speculation import Drafter
 from inference.engine.drawing import check_outputs, sequence_step, without_drafts
 from inference.engine.progress import embedding_bytes, take_drawn, take_pooled
-from inference.engine.request import RequestState, refused
-from inference.engine.scheduling.block_pool import BlockPool
-from inference.engine.scheduling.scheduler import Scheduler, SchedulerLimits, Share
-from inference.engine.sequence import SequenceState, new_sequence
-from inference.engine.step import Runner, StepOutput
+from inference.engine.request import RequestState
+from inference.engine.scheduling.scheduler import SchedulerLimits, Share
+from inference.engine.sequence import SequenceState
+from inference.engine.step import Runner, SequenceStep, StepOutput
 
 logger = logging.getLogger(__name__)
-
-ENGINE_ERROR = "engine_error"
-"""`error_code` of requests that the runner cannot compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +32,7 @@ class StepResult:
     finishes: tuple[Finish, ...] = ()
 
 
-class Engine:
+class Engine(RequestDesk):
     """Continuous batching over one runner. `stop_ids` are the model's end-of-sequence tokens;
     `clock` returns monotonic seconds. Without `grammars` constrained requests are refused; without
     a `drafter` nothing is guessed."""
@@ -64,59 +48,10 @@ class Engine:
         grammars: Grammars | None = None,
         drafter: Drafter | None = None,
     ) -> None:
+        super().__init__(runner, texts, limits, clock, grammars)
         self._runner = runner
-        self._texts = texts
         self._stop_ids = frozenset(stop_ids)
-        self._clock = clock
-        self._grammars = grammars
         self._drafter = drafter
-        self._pool = BlockPool(runner.block_count)
-        self._scheduler = Scheduler(self._pool, limits)
-        self._deadlines = Deadlines()
-        self._requests: dict[str, RequestState] = {}
-        self._arrivals = 0
-        self.counters = EngineCounters()
-        self.limits = ModelLimits(
-            context_tokens_max=runner.context_tokens_max,
-            pool_tokens=runner.block_count * BLOCK_TOKENS,
-            vocab_size=runner.vocab_size,
-            embedding_dimensions=runner.hidden_size,
-        )
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a step would compute anything."""
-        return bool(self._requests)
-
-    def submit(self, request: GenerationRequest) -> Finish | None:
-        """Queues a request; a REFUSED finish where it can never run or may not wait."""
-        refusal = self._refusal(request)
-        if refusal is not None:
-            self.counters.finished[FinishReason.REFUSED] += 1
-            return refused(request.request_id, *refusal)
-        self._arrivals += 1
-        now_s = self._clock()
-        state = RequestState(request, self._arrivals, now_s)
-        self._requests[request.request_id] = state
-        for limit_s in (request.queue_timeout_s, request.deadline_s):
-            if limit_s is not None:
-                self._deadlines.add(request.request_id, now_s + limit_s)
-        self._feed(state)
-        return None
-
-    def abort(
-        self,
-        request_id: str,
-        reason: FinishReason = FinishReason.CANCELLED,
-        *,
-        error_code: str | None = None,
-        error_message: str | None = None,
-    ) -> Finish | None:
-        """Ends a request between two steps; None if it is unknown or has already ended."""
-        request = self._requests.get(request_id)
-        if request is None:
-            return None
-        return self._finish(request, reason, error_code=error_code, error_message=error_message)
 
     def step(self) -> StepResult:
         """Computes one step. Requests that the runner raises for end; their neighbours go on."""
@@ -174,53 +109,6 @@ class Engine:
         if not self._requests:
             assert self._pool.used == 0, f"{self._pool.used} blocks used by nobody"
 
-    def _refusal(self, request: GenerationRequest) -> Refusal | None:
-        if request.request_id in self._requests:
-            return RefusalCode.DUPLICATE_REQUEST_ID, f"{request.request_id} is in progress"
-        refusal = refusal_of(request, self.limits, self._grammars)
-        if refusal is not None:
-            return refusal
-        if self._scheduler.queue_is_full(request.priority, request.fairness_key):
-            return RefusalCode.QUEUE_FULL, "too many requests are waiting"
-        return None
-
-    def _feed(self, request: RequestState) -> None:
-        """Queues as many of a request's sequences as may be now."""
-        sampling = request.request.sampling
-        while (choice := request.next_choice()) is not None:
-            grammar = None if sampling is None else sampling.grammar
-            state = new_sequence(
-                request.request,
-                choice,
-                arrival=request.arrival,
-                cache_key=self._runner.cache_key,
-                answer=None if sampling is None else Answer(self._texts, sampling),
-                matcher=new_matcher(grammar, self._grammars),
-                now_s=self._clock(),
-            )
-            request.live[choice] = state
-            self._scheduler.enqueue(state)
-
-    def _expired(self, now_s: float) -> list[Finish]:
-        finishes = []
-        for request_id in self._deadlines.due(now_s):
-            request = self._requests.get(request_id)
-            if request is None:
-                continue
-            asked, waited_s = request.request, now_s - request.submitted_at_s
-            if asked.deadline_s is not None and waited_s >= asked.deadline_s:
-                finishes.append(self._finish(request, FinishReason.TIMED_OUT))
-            elif request.scheduled_at_s is None:
-                finishes.append(
-                    self._finish(
-                        request,
-                        FinishReason.REFUSED,
-                        error_code=RefusalCode.QUEUE_TIMEOUT,
-                        error_message=f"it did not start within {asked.queue_timeout_s} s",
-                    )
-                )
-        return finishes
-
     def _draft(self) -> None:
         if self._drafter is None:
             return
@@ -237,17 +125,6 @@ class Engine:
     def _next_shares(self, now_s: float) -> list[Share]:
         return self._scheduler.plan()
 
-    def _is_live(self, state: SequenceState) -> bool:
-        request = self._requests.get(state.request.request_id)
-        return request is not None and request.live.get(state.choice) is state
-
-    def _count_start(self, state: SequenceState, now_s: float) -> None:
-        if not state.counted:
-            state.counted = True
-            if state.leads and state.cached is not None:
-                self.counters.prompt_started(len(state.prompt_ids), state.cached)
-            self._requests[state.request.request_id].started(state, now_s)
-
     def _compute(
         self, shares: list[Share], finishes: list[Finish]
     ) -> list[tuple[Share, StepOutput]]:
@@ -256,30 +133,44 @@ class Engine:
         A runner that raises does not say for whom, so each share is tried again alone. KV is
         written by position: computing it twice changes nothing.
         """
+        orders = self._orders(shares, finishes)
+        shares = [share for share, _ in orders]
+        if not shares:
+            return []
         try:
-            steps = [sequence_step(share, self._stop_ids) for share in shares]
-            outputs = self._runner.execute(steps)
+            outputs = self._runner.execute([order for _, order in orders])
             check_outputs(shares, outputs, self._runner.vocab_size)
             return list(zip(shares, outputs, strict=True))
         except Exception as error:  # noqa: BLE001  the engine loop is a process edge: it goes on
             if len(shares) == 1 and shares[0].drafts:
                 return self._compute([without_drafts(shares[0])], finishes)
             if len(shares) == 1:
-                request = self._requests.get(shares[0].state.request.request_id)
-                if request is not None:
-                    finishes.append(self._fail(request, error))
+                finishes.append(self._fail(shares[0].state, error))
                 return []
             logger.warning("event=step_failed shares=%d next=one_by_one", len(shares))
         return [pair for share in shares for pair in self._compute([share], finishes)]
 
-    def _fail(self, request: RequestState, error: Exception) -> Finish:
-        logger.error("event=request_failed request=%s", request.request.request_id, exc_info=error)
-        return self._finish(
-            request,
-            FinishReason.ERROR,
-            error_code=ENGINE_ERROR,
-            error_message=f"the engine failed this request: {type(error).__name__}",
-        )
+    def _orders(
+        self, shares: list[Share], finishes: list[Finish]
+    ) -> list[tuple[Share, SequenceStep]]:
+        """What the runner is asked for. A grammar that gave up ends its own request here, before
+        anything is computed with it."""
+        orders = []
+        for share in shares:
+            if not self._is_live(share.state):
+                continue
+            try:
+                orders.append((share, sequence_step(share, self._stop_ids)))
+            except GrammarTooComplex as error:
+                finishes.append(
+                    self._finish(
+                        self._requests[share.state.request.request_id],
+                        FinishReason.ERROR,
+                        error_code=RefusalCode.INVALID_GRAMMAR,
+                        error_message=str(error),
+                    )
+                )
+        return orders
 
     def _take(
         self, share: Share, output: StepOutput, chunks: list[Chunk], finishes: list[Finish]
@@ -355,25 +246,6 @@ class Engine:
         state.last_token_at_s = now_s
 
     def _end_sequence(self, request: RequestState, state: SequenceState) -> None:
-        del request.live[state.choice]
-        self._scheduler.remove(state)
+        super()._end_sequence(request, state)
         if self._drafter is not None:
             self._drafter.forget(state)
-
-    def _finish(
-        self,
-        request: RequestState,
-        reason: FinishReason,
-        *,
-        error_code: str | None = None,
-        error_message: str | None = None,
-    ) -> Finish:
-        """Ends a request, exactly once: it is forgotten here and its blocks go back."""
-        del self._requests[request.request.request_id]
-        for state in list(request.live.values()):
-            self._end_sequence(request, state)
-        finish = request.finish(
-            reason, self._clock(), error_code=error_code, error_message=error_message
-        )
-        self.counters.request_ended(reason, finish.timings)
-        return finish

@@ -54,8 +54,7 @@ class OverlappedEngine(Engine):
             check_outputs(shares, outputs, self._runner.vocab_size)
         except Exception:  # noqa: BLE001  as the base does, which finds out whose fault it was
             self._ahead = None
-            alive = [share for share in shares if self._is_live(share.state)]
-            return super()._compute(alive, finishes) if alive else []
+            return super()._compute(shares, finishes)
         return list(zip(shares, outputs, strict=True))
 
     def _launch(self, shares: list[Share]) -> Launched:

@@ -85,7 +85,9 @@ def _verified(drafts: Sequence[int], drawn: Sequence[Drawn]) -> Sequence[Drawn]:
 def _is_stop_token(state: SequenceState, token_id: int, end_ids: Collection[int]) -> bool:
     sampling = state.request.sampling
     assert sampling is not None
-    return token_id in sampling.stop_token_ids or (token_id in end_ids and not sampling.ignore_eos)
+    # A constrained answer that is complete has nothing else to draw.
+    goes_on = sampling.ignore_eos and state.matcher is None
+    return token_id in sampling.stop_token_ids or (token_id in end_ids and not goes_on)
 
 
 def _reason_to_end(state: SequenceState) -> FinishReason | None:

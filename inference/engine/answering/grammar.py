@@ -14,12 +14,17 @@ class GrammarInvalid(Exception):
     """The grammar cannot be used; the message is fit for the caller."""
 
 
+class GrammarTooComplex(Exception):
+    """The matcher gave up within an answer, which cannot go on; the message is for the caller."""
+
+
 class GrammarMatcher(Protocol):
     """Where one answer stands in its grammar."""
 
     def masks(self, drafts: Sequence[int]) -> list[bytes]:
         """What may follow now, and after each of `drafts` (all of them allowed): one bit per
-        vocabulary entry in little-endian 32-bit words. Changes nothing."""
+        vocabulary entry in little-endian 32-bit words. Changes nothing. Raises
+        GrammarTooComplex."""
         ...
 
     def allowed_prefix(self, drafts: Sequence[int]) -> int:

@@ -133,6 +133,7 @@ class DraftModel:
         blocks = self._kept[state].blocks
         if not draws:
             return SequenceStep(state.sequence_id, token_ids, start, blocks)
-        spec = sample_specs(state, len(state.drafts), self._end_ids)[-1]
+        drafts = len(state.drafts)
+        spec = sample_specs(state, drafts, self._end_ids, constrained=False)[-1]
         samples = (replace(spec, logprobs=None),)
         return SequenceStep(state.sequence_id, token_ids, start, blocks, samples)

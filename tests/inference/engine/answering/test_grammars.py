@@ -167,3 +167,27 @@ def test_drafts_are_allowed_up_to_the_first_wrong_one_and_change_nothing(
     assert matcher.allowed_prefix([*digits, bundle.stop_ids[0]]) == 1
     assert len(matcher.masks(digits * 3)) == 4
     assert matcher.masks([]) == before
+
+
+def test_a_complete_answer_ends_though_more_tokens_were_asked_for(engine: Engine) -> None:
+    pattern = Grammar(GrammarKind.REGEX, "a")
+    sampling = SamplingParams(max_tokens=20, grammar=pattern, min_tokens=10, ignore_eos=True)
+    engine.submit(GenerationRequest("r", ((1, 2, 3),), sampling))
+
+    answers = run_to_end(engine)
+
+    assert answers.text("r") == "a"
+    assert answers.finishes["r"].reason is FinishReason.STOP
+    assert answers.finishes["r"].counts.completion == 2
+
+
+def test_a_grammar_that_gives_up_ends_its_own_answer_by_what_it_computed(engine: Engine) -> None:
+    engine.submit(ask(Grammar(GrammarKind.REGEX, "(a?){2000}a{2000}"), "heavy"))
+    engine.submit(ask(None, "light", max_tokens=4))
+
+    answers = run_to_end(engine)
+
+    heavy = answers.finishes["heavy"]
+    assert heavy.reason is FinishReason.ERROR
+    assert heavy.error_code == RefusalCode.INVALID_GRAMMAR
+    assert answers.finishes["light"].counts.completion == 4
