@@ -110,3 +110,42 @@ def test_all_prompts_together_have_a_limit(
         measured(encoder, several)
     assert caught.value.param == "prompt"
     assert measured(encoder, single).prompt_tokens == 16
+
+
+class CountingEncoder(PromptEncoder):
+    encoded = 0
+
+    def encode_text(self, text: str) -> list[int]:
+        self.encoded += 1
+        return super().encode_text(text)
+
+
+def test_no_more_is_encoded_than_shows_that_it_is_too_much(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django.conf.settings.PROMPTS_TOKENS_MAX", 500)
+    encoder = CountingEncoder(load_bundle(bundle_folder))
+    too_many_tokens = an_order(*["so it goes " * 10] * 60)
+    too_many_characters = an_order(*[" " * 6000] * 2)
+
+    for order, encoded_max in ((too_many_characters, 0), (too_many_tokens, 20)):
+        with pytest.raises(ApiError, match="All prompts together"):
+            measured(encoder, order)
+        assert encoder.encoded <= encoded_max
+
+
+def test_other_work_goes_on_while_a_long_prompt_is_encoded(encoder: PromptEncoder) -> None:
+    limits = replace(LIMITS, context_tokens_max=200_000, pool_tokens=200_000)
+    offer = replace(OFFER, context_tokens_max=200_000)
+    order = an_order("The quick brown fox jumps over the lazy dog. " * 10_000)
+
+    async def turns_meanwhile() -> int:
+        measuring = asyncio.ensure_future(measure(encoder, order, offer, limits))
+        turns = 0
+        while not measuring.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        await measuring
+        return turns
+
+    assert asyncio.run(turns_meanwhile()) > 20

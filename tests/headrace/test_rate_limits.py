@@ -52,6 +52,30 @@ def test_local_limits_admit_what_fits_the_sliding_minute() -> None:
     assert reserve("f", 60, WINDOW_MS) == ""
 
 
+def test_a_second_reservation_of_a_request_replaces_its_first(
+    runner: asyncio.Runner, django_database: object
+) -> None:
+    tight = MinuteLimits(requests_max=1, tokens_max=100, concurrent_max=1)
+    local, organization, request = LocalLimits(), uuid4(), uuid4()
+
+    async def in_redis() -> list[tuple[str, int]]:
+        async with Redis.from_url(os.environ["REDIS_URL"]) as connection:
+            limiter = RateLimiter(connection)
+            states = [
+                await limiter.reserve(organization, request, tokens, tight)
+                for tokens in (60, 70, 101)
+            ]
+            states.append(await limiter.reserve(organization, uuid4(), 100, tight))
+            return [(state.refused, state.tokens_remaining) for state in states]
+
+    states = [local.reserve(organization, "a", tokens, tight, 0) for tokens in (60, 70, 101)]
+    states.append(local.reserve(organization, "b", 100, tight, 0))
+    expected = [("", 40), ("", 30), ("tokens", 100), ("", 0)]
+
+    assert [(state.refused, state.tokens_remaining) for state in states] == expected
+    assert runner.run(in_redis()) == expected
+
+
 def test_a_released_request_counts_for_nothing() -> None:
     limits, organization = LocalLimits(), uuid4()
     for round_ in range(10):

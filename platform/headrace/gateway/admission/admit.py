@@ -1,4 +1,5 @@
-"""May it run: price, size, minute limits and the hold, in that order.
+"""May it run: price, size, minute limits and the hold, in that order. A long body has its place in
+the minute reserved before its size is measured.
 
 Everything here happens before an engine sees the request. A refusal anywhere leaves nothing behind:
 no hold, no reserved tokens, no charge.
@@ -21,7 +22,13 @@ from billing.contracts import (
 )
 from headrace import errors
 from headrace.gateway.admission.auth import cache_salt
-from headrace.gateway.admission.measuring import Measured, measure
+from headrace.gateway.admission.measuring import (
+    PROMPT_CHARS_PER_TOKEN_MAX,
+    Measured,
+    chars,
+    is_long,
+    measure,
+)
 from headrace.gateway.admission.rate_limits import LimitState, RateLimiter, refusal
 from headrace.gateway.database import DatabaseSilent, ended, in_database
 from headrace.gateway.orders import Caller, Order
@@ -47,11 +54,14 @@ async def admit(caller: Caller, order: Order, services: Services, engine: Hello)
     quote = await services.quotes.quote(caller.organization_id, order.model, caller.tier)
     if quote.offer.public_id != engine.model:
         raise errors.overloaded("No engine serves this model right now; try again later.")
-    measured = await measure(services.encoder, order, quote.offer, engine.limits)
-    generation = _generation(caller, order, measured)
-    tokens = measured.prompt_tokens + measured.output_tokens_max
-    limits = await _reserve(services.limiter, caller, tokens)
+    if is_long(order):
+        # A place first, and the fewest tokens it can be: encoding it is work already.
+        await _reserve(services.limiter, caller, chars(order) // PROMPT_CHARS_PER_TOKEN_MAX)
     try:
+        measured = await measure(services.encoder, order, quote.offer, engine.limits)
+        generation = _generation(caller, order, measured)
+        tokens = measured.prompt_tokens + measured.output_tokens_max
+        limits = await _reserve(services.limiter, caller, tokens)
         await _hold(caller, order, quote, measured)
     except errors.ApiError:
         await release(services.limiter, caller)

@@ -44,6 +44,9 @@ if action == 'renew' then -- still under way
   return {1}
 end
 
+forget(id) -- a reservation made before its tokens were counted
+redis.call('ZREM', KEYS[3], id)
+
 local tokens, requests_max, tokens_max, live_max, lease_ms =
   tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local requests = redis.call('ZCARD', KEYS[1])

@@ -113,7 +113,9 @@ class LocalLimits:
         limits: MinuteLimits,
         now_ms: int,
     ) -> LimitState:
-        """Admits or refuses; admitted requests count from `now_ms` on."""
+        """Admits or refuses; admitted requests count from `now_ms` on. Replaces an earlier
+        reservation of the same request, also by a refusal."""
+        self.end(organization_id, request_id, None)
         window = self._windows.setdefault(organization_id, _Window())
         self._windows.move_to_end(organization_id)
         while len(self._windows) > LOCAL_ORGANIZATIONS_MAX:
@@ -173,7 +175,10 @@ class RateLimiter:
     async def reserve(
         self, organization_id: UUID, request_id: UUID, tokens: int, limits: MinuteLimits
     ) -> LimitState:
-        """Counts a request that may use up to `tokens`; `refused` says if it may not run."""
+        """Counts a request that may use up to `tokens`; `refused` says if it may not run.
+
+        Replaces an earlier reservation of the same request, also by a refusal.
+        """
         answer = await self._run(
             organization_id,
             "reserve",
