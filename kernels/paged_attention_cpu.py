@@ -31,7 +31,8 @@ class _Group:
 
     `rows` picks their queries, `blocks` [sequences * blocks each] their KV. `mask` is 0 where a
     query may look and -inf elsewhere: [1, sequences or queries, 1, context], or None where all of a
-    sequence's tokens are queries.
+    sequence's tokens are queries. With `as_decoded` each of several queries is computed by the
+    products that it would have alone.
     """
 
     rows: slice | torch.Tensor
@@ -39,10 +40,17 @@ class _Group:
     queries: int
     blocks: torch.Tensor
     mask: torch.Tensor | None
+    as_decoded: bool = False
 
 
-def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
-    """Sorts a step's sequences into groups once; the result is called for each layer."""
+def plan_cpu_attention(
+    batch: AttentionBatch, block_tokens: int, *, invariant: bool = False
+) -> Attend:
+    """Sorts a step's sequences into groups once; the result is called for each layer.
+
+    With `invariant`, what a token gets is the same to the bit however prompts are cut into steps;
+    reading them takes longer.
+    """
     starts = batch.query_starts.tolist()
     contexts = batch.context_lengths.tolist()
     block_counts = [math.ceil(context / block_tokens) for context in contexts]
@@ -56,7 +64,7 @@ def plan_cpu_attention(batch: AttentionBatch, block_tokens: int) -> Attend:
         )
     ]
     groups += [
-        _prefill_group(batch, s, starts[s], starts[s + 1], contexts[s], block_tokens)
+        _prefill_group(batch, s, starts[s], starts[s + 1], contexts[s], block_tokens, invariant)
         for s in range(len(contexts))
         if starts[s + 1] - starts[s] > 1
     ]
@@ -83,8 +91,7 @@ def _attend_group(
     kv.read(layer)
     if group.queries == 1:
         return _decode(query, kv, group)
-    few = group.queries <= FEW_QUERIES_MAX and group.mask is not None
-    return _verify(query, kv, group) if few else _prefill(query, kv, group)
+    return _verify(query, kv, group) if group.as_decoded else _prefill(query, kv, group)
 
 
 class _Gathered:
@@ -220,18 +227,29 @@ def _decode_group(
 
 
 def _prefill_group(
-    batch: AttentionBatch, sequence: int, first: int, last: int, context: int, block_tokens: int
+    batch: AttentionBatch,
+    sequence: int,
+    first: int,
+    last: int,
+    context: int,
+    block_tokens: int,
+    invariant: bool,
 ) -> _Group:
     blocks = math.ceil(context / block_tokens)
     queries = last - first
     positions = torch.arange(context - queries, context)
-    whole = queries == context
+    begins = queries == context
+    as_decoded = invariant or (queries <= FEW_QUERIES_MAX and not begins)
+    mask = None
+    if as_decoded or not begins:
+        mask = _causal_mask(positions[None, :, None, None], blocks * block_tokens)
     return _Group(
         rows=slice(first, last),
         sequences=1,
         queries=queries,
         blocks=batch.block_tables[sequence, :blocks].long(),
-        mask=None if whole else _causal_mask(positions[None, :, None, None], blocks * block_tokens),
+        mask=mask,
+        as_decoded=as_decoded,
     )
 
 

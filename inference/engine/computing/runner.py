@@ -39,6 +39,12 @@ KV_FORMAT = "kv-1"
 """Part of the cache key; changes when the meaning of a block's contents does."""
 STEP_TOKENS_MAX = 256
 """The server's default: what a step computes at most."""
+INVARIANT = {
+    ("cpu", WeightFormat.INT8),
+    ("cpu", WeightFormat.INT4),
+    ("cpu", WeightFormat.FLOAT16),
+}
+"""Where a row's product is its own to the bit, whoever comes with it."""
 RUNNING_MAX = 64
 """The server's default: sequences that decode together at most."""
 
@@ -46,7 +52,9 @@ RUNNING_MAX = 64
 class TorchRunner:
     """A `Runner` over one model and one pool. Not thread-safe: one engine loop owns it."""
 
-    def __init__(self, model: Decoder, pool: KvPool, *, cache_key: bytes) -> None:
+    def __init__(
+        self, model: Decoder, pool: KvPool, *, cache_key: bytes, batch_invariant: bool = False
+    ) -> None:
         self.block_count = pool.blocks
         self.vocab_size = model.config.vocab_size
         self.hidden_size = model.config.hidden_size
@@ -57,6 +65,7 @@ class TorchRunner:
         )
         self._model = model
         self._pool = pool
+        self._batch_invariant = batch_invariant
         self._device = pool.device
         self.device = str(self._device)
 
@@ -119,7 +128,7 @@ class TorchRunner:
     def _attend(self, steps: Sequence[SequenceStep]) -> Attend:
         batch = attention_batch(steps)
         if self._device.type == "cpu":
-            return plan_cpu_attention(batch, BLOCK_TOKENS)
+            return plan_cpu_attention(batch, BLOCK_TOKENS, invariant=self._batch_invariant)
         from kernels.paged_attention_triton import plan_triton_attention
 
         return plan_triton_attention(batch, self._device)
@@ -156,14 +165,17 @@ def load_runner(
     kv_format: str = "auto",
     step_tokens_max: int = STEP_TOKENS_MAX,
     running_max: int = RUNNING_MAX,
+    batch_invariant: bool = False,
 ) -> "TorchRunner":
     """Load the bundle's weights and reserve a pool of `pool_tokens` (rounded down to blocks).
 
     `device` is "auto" (CUDA when present), "cpu" or "cuda"; the formats are "auto" or names of
     WeightFormat and KvFormat. With `pool_tokens` None the pool takes its share of what memory is
-    left after a step of `step_tokens_max`. Sets torch's thread count for the whole process. Raises
-    CheckpointInvalid for weights that are missing, altered or not understood, ValueError for
-    formats that the device does not have, PoolTooSmall.
+    left after a step of `step_tokens_max`. With `batch_invariant` an answer is the same to the bit
+    in any company and however its prompt is cut into steps. Sets torch's thread count for the whole
+    process. Raises CheckpointInvalid for weights that are missing, altered or not understood,
+    ValueError for formats that the device does not have, or that are not batch-invariant,
+    PoolTooSmall.
     """
     from inference.weights.open_checkpoint import open_checkpoint
 
@@ -172,6 +184,8 @@ def load_runner(
     torch.set_num_threads(threads)
     place = torch.device(_resolved(device))
     formats = resolved_formats(weight_format, kv_format, place.type)
+    if batch_invariant and (place.type, formats.weights) not in INVARIANT:
+        raise ValueError("only int8, int4 and float16 weights on a CPU are batch-invariant")
     path = bundle.folder / bundle.weights_file
     _verify(path, bundle)
     model = load_model(
@@ -200,7 +214,7 @@ def load_runner(
             device=place,
         )
         if place.type == "cpu":
-            return TorchRunner(model, pool, cache_key=cache_key)
+            return TorchRunner(model, pool, cache_key=cache_key, batch_invariant=batch_invariant)
         from inference.engine.computing.cuda_runner import make_cuda_runner
 
         return make_cuda_runner(model, pool, cache_key=cache_key, running_max=running_max)
