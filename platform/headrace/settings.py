@@ -133,6 +133,8 @@ CHOICES_MAX = _integer("HEADRACE_CHOICES_MAX", 16)
 """`n` of one request; each choice holds max_tokens of money and of the minute."""
 COMPLETION_PROMPTS_MAX = 128
 EMBEDDING_INPUTS_MAX = 2048
+EMBEDDING_NUMBERS_MAX = 2048 * 1024
+"""Numbers of all vectors of one request: 18 bytes each in a body of floats."""
 PROMPTS_TOKENS_MAX = 300_000
 """Token ids in one body, and tokens of all prompts of a request that has several."""
 LOGPROBS_MAX = 50_000

@@ -50,6 +50,16 @@ def test_the_same_text_has_the_same_vector_alone_or_among_others(
     assert among[2] == pytest.approx(alone, abs=1e-5)
 
 
+def test_an_answer_too_large_to_be_written_at_once_is_the_same(
+    house: LiveHouse, acme: Tenant
+) -> None:
+    alone = embed(house, acme, TEXTS[0])[0]
+    many = embed(house, acme, [TEXTS[0]] * 150)  # 345,600 bytes of vectors
+
+    assert len(many) == 150
+    assert many[149] == pytest.approx(alone, abs=1e-5)
+
+
 def test_a_text_longer_than_a_step_is_one_vector(house: LiveHouse, acme: Tenant) -> None:
     text = long_text(600)
     first, again = (embed(house, acme, text)[0] for _ in range(2))

@@ -112,6 +112,17 @@ def test_all_prompts_together_have_a_limit(
     assert measured(encoder, single).prompt_tokens == 16
 
 
+def test_all_vectors_together_have_a_limit(
+    encoder: PromptEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django.conf.settings.EMBEDDING_NUMBERS_MAX", 2 * 576)
+    two, three = (an_order(*[TokenIds((5,))] * count, sampling=None) for count in (2, 3))
+
+    assert measured(encoder, two).prompt_tokens == 2
+    with pytest.raises(ApiError, match="At most 2 inputs"):
+        measured(encoder, three)
+
+
 class CountingEncoder(PromptEncoder):
     encoded = 0
 

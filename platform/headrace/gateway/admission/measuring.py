@@ -44,6 +44,7 @@ async def measure(
     if order.dimensions not in (None, limits.embedding_dimensions):
         raise errors.invalid("'dimensions' must be the model's own, or absent.", "dimensions")
     _check_vocabulary(order, limits.vocab_size)
+    _check_vectors(order, limits.embedding_dimensions)
     _check_length(order, context_tokens_max)
     if is_long(order):
         prompts = await asyncio.to_thread(_encode, encoder, order)
@@ -121,6 +122,16 @@ def _check_vocabulary(order: Order, vocab_size: int) -> None:
                 f"Token ids in '{param}' must be below the vocabulary's {vocab_size} entries.",
                 param,
             )
+
+
+def _check_vectors(order: Order, dimensions: int) -> None:
+    inputs_max = settings.EMBEDDING_NUMBERS_MAX // dimensions
+    if order.sampling is None and len(order.prompts) > inputs_max:
+        metrics.LIMIT_HITS.labels("embedding_numbers").inc()
+        raise errors.invalid(
+            f"At most {inputs_max} inputs of {dimensions} dimensions can be embedded at once.",
+            order.blame.prompt,
+        )
 
 
 def _check_length(order: Order, context_tokens_max: int) -> None:

@@ -119,7 +119,11 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 async def send_json(send: Send, status: int, payload: Any, headers: Iterable[Header] = ()) -> None:
     """A whole JSON response."""
-    body = msgspec.json.encode(payload)
+    await send_encoded(send, status, msgspec.json.encode(payload), headers)
+
+
+async def send_encoded(send: Send, status: int, body: bytes, headers: Iterable[Header]) -> None:
+    """A whole response whose JSON is already written."""
     await start_response(
         send,
         status,
