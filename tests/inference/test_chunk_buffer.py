@@ -5,7 +5,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.chunk_buffer import ChunkBuffer
+from inference.chunk_buffer import CHUNK_TOKENS_MAX, ChunkBuffer
 from inference.contracts import Chunk, FinishReason, TokenCounts, TokenLogprob
 
 
@@ -39,6 +39,42 @@ def test_every_choice_keeps_its_text_and_counts_grow_by_what_is_taken(
 
     assert texts == expected
     assert not buffer
+
+
+def long_answers(tokens: int) -> ChunkBuffer:
+    buffer = ChunkBuffer("r")
+    for number in range(1, tokens + 1):
+        reason = FinishReason.LENGTH if number > tokens - 2 else None
+        buffer.add(a_chunk(number % 2, number, str(number % 10), reason))
+    return buffer
+
+
+def test_what_gained_too_much_for_a_chunk_is_taken_in_several() -> None:
+    tokens = CHUNK_TOKENS_MAX * 2 + 1000
+    chunks = list(iter(long_answers(tokens).take, None))
+
+    assert [(chunk.choice, len(chunk.token_ids)) for chunk in chunks] == [
+        (1, CHUNK_TOKENS_MAX),
+        (0, CHUNK_TOKENS_MAX),
+        (1, 500),
+        (0, 500),
+    ]
+    assert [bool(chunk.finish_reason) for chunk in chunks] == [False, False, True, True]
+    assert chunks[2].counts.completion == tokens - 500
+    for choice in (0, 1):
+        text = "".join(chunk.text for chunk in chunks if chunk.choice == choice)
+        assert text == "".join(str(n % 10) for n in range(1, tokens + 1) if n % 2 == choice)
+
+
+def test_all_at_once_is_one_chunk_for_each_choice() -> None:
+    tokens = CHUNK_TOKENS_MAX * 4
+    buffer = long_answers(tokens)
+    first, second = buffer.take_all()
+
+    assert (first.choice, second.choice, bool(buffer)) == (1, 0, False)
+    assert len(first.token_ids) == len(first.logprobs) == len(first.text) == tokens // 2
+    assert (first.finish_reason, first.counts.completion) == (FinishReason.LENGTH, tokens // 2)
+    assert second.counts.completion == tokens
 
 
 def test_the_end_of_a_choice_and_an_embedding_are_kept() -> None:

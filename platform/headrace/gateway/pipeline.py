@@ -106,7 +106,7 @@ class Completion:
         """Waits for the End; with it comes one chunk per choice: instead of `next_event()`."""
         while self._end is None:
             await self._more_news()
-        return self._take_all(), self._end
+        return self._unread.take_all(), self._end
 
     def cancel(self, cause: Cause) -> None:
         """Ends the request early; what was computed until then is still settled. Idempotent."""
@@ -267,7 +267,7 @@ class Completion:
     async def _answer(self, finish: Finish) -> bool:
         if self._on_answer is None or finish.reason not in charging.REGULAR:
             return True
-        return await self._on_answer(self._take_all(), finish.counts)
+        return await self._on_answer(self._unread.take_all(), finish.counts)
 
     async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
         try:
@@ -311,9 +311,6 @@ class Completion:
     def _computed(self) -> TokenCounts:
         """As the engine last told."""
         return TokenCounts() if self._stream is None else self._stream.counts
-
-    def _take_all(self) -> list[Chunk]:
-        return list(iter(self._unread.take, None))
 
     async def _more_news(self) -> None:
         self._news.clear()
