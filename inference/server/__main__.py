@@ -17,10 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from inference.engine.answering.grammar import Grammars
+from inference.engine.answering.llguidance_grammars import LlguidanceGrammars
 from inference.engine.computing.capacity import PoolTooSmall
 from inference.engine.drafting.draft_model import VocabulariesDiffer
 from inference.engine.engine import Engine
 from inference.engine.scheduling.scheduler import SchedulerLimits
+from inference.server.grammar_trials import GrammarChecks
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import SocketTaken, remove_stale
 from inference.server.loading import add_runner_options, load_engine
@@ -128,7 +131,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     bundle = load_bundle(arguments.bundle)
     remove_stale(arguments.socket)
     journal = Journal(arguments.journal)
-    engine = load_engine(bundle, arguments, limits)
+    grammars = LlguidanceGrammars(bundle)
+    engine = load_engine(bundle, arguments, limits, grammars)
     # What is loaded stays: walking it took 80 ms of some step with every full collection.
     gc.collect()
     gc.freeze()
@@ -138,15 +142,26 @@ def _serve(arguments: argparse.Namespace) -> int:
         bundle_hash=bundle.hash,
         files=bundle_files(bundle),
     )
-    asyncio.run(_run(engine, served, journal, arguments))
+    asyncio.run(_run(engine, grammars, served, journal, arguments))
     return 0
 
 
 async def _run(
-    engine: Engine, served: ServedModel, journal: Journal, arguments: argparse.Namespace
+    engine: Engine,
+    grammars: Grammars,
+    served: ServedModel,
+    journal: Journal,
+    arguments: argparse.Namespace,
 ) -> None:
     stuck_s: float = arguments.stuck_s
-    server = EngineServer(engine, served, arguments.socket, journal, stuck_s=stuck_s)
+    server = EngineServer(
+        engine,
+        served,
+        arguments.socket,
+        journal,
+        stuck_s=stuck_s,
+        grammar_checks=GrammarChecks(grammars),
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _drain_on_signal, server, number, arguments.drain_s)

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from inference.contracts import BLOCK_TOKENS, ModelLimits
-from inference.engine.answering.llguidance_grammars import LlguidanceGrammars
+from inference.engine.answering.grammar import Grammars
 from inference.engine.engine import Engine
 from inference.engine.overlapped import OverlappedEngine
 from inference.engine.scheduling.scheduler import SchedulerLimits
@@ -51,14 +51,16 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_engine(bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits) -> Engine:
+def load_engine(
+    bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits, grammars: Grammars
+) -> Engine:
     """The engine, warmed up. Raises CheckpointInvalid, BundleInvalid, PoolTooSmall, ValueError."""
     # The first import of torch takes a second: what else is wrong has been said by now.
     from inference.engine.computing.runner import resolved_formats
 
     started_at_s = time.monotonic()
     runner = _load_runner(bundle, arguments)
-    engine = _engine_over(runner, bundle, arguments, limits)
+    engine = _engine_over(runner, bundle, arguments, limits, grammars)
     formats = resolved_formats(arguments.weights, arguments.kv, runner.device.partition(":")[0])
     logger.info(
         "event=loaded model=%s device=%s weights=%s kv=%s threads=%d seconds=%.1f blocks=%d "
@@ -96,10 +98,13 @@ def _load_runner(bundle: Bundle, arguments: argparse.Namespace) -> "TorchRunner"
 
 
 def _engine_over(
-    runner: "TorchRunner", bundle: Bundle, arguments: argparse.Namespace, limits: SchedulerLimits
+    runner: "TorchRunner",
+    bundle: Bundle,
+    arguments: argparse.Namespace,
+    limits: SchedulerLimits,
+    grammars: Grammars,
 ) -> Engine:
     drafter = load_drafter(arguments, bundle, runner)
-    grammars = LlguidanceGrammars(bundle)
     texts = TokenBytes(bundle)
     if runner.device.startswith("cuda") and drafter is None:
         from inference.engine.computing.cuda_runner import CudaRunner

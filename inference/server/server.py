@@ -17,6 +17,8 @@ from inference.engine.request import refused
 from inference.protocol import PROTOCOL_VERSION, Description, Hello, Trace
 from inference.server.connection import Connection
 from inference.server.deliveries import Deliveries
+from inference.server.grammar_door import GrammarDoor
+from inference.server.grammar_trials import GrammarChecks
 from inference.server.journal import Journal, JournalError
 from inference.server.listener import open_listener
 from inference.server.step_loop import STOP_WAIT_S, StepLoop
@@ -63,6 +65,7 @@ class EngineServer:
         journal: Journal,
         *,
         stuck_s: float = STUCK_S,
+        grammar_checks: GrammarChecks | None = None,
     ) -> None:
         self._served = served
         self._socket_path = socket_path
@@ -71,6 +74,7 @@ class EngineServer:
         self._limits = engine.limits
         self._deliveries = Deliveries(journal)
         self._step_loop = StepLoop(engine, self._took_step, self._died)
+        self._door = GrammarDoor(grammar_checks, self._step_loop.submit, self._took_step)
         self._carriers: dict[str, Connection] = {}
         self._ending: set[str] = set()
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}
@@ -115,6 +119,7 @@ class EngineServer:
             for task in (background, draining, watching):
                 task.cancel()
             await asyncio.gather(background, draining, watching, *serving, return_exceptions=True)
+            await self._door.close()
             stopped = await asyncio.to_thread(self._step_loop.stop, wait_s)
             self._journal.close()
         if not stopped:
@@ -139,7 +144,7 @@ class EngineServer:
                 continue
             self._carriers[request.request_id] = connection
             self._idle.clear()
-            self._step_loop.submit(request)
+            self._door.submit(request)
 
     def aborted(self, connection: Connection, request_ids: Sequence[str]) -> None:
         """ConnectionEvents: ends requests of this connection; others' ids are ignored."""
@@ -218,9 +223,10 @@ class EngineServer:
     def _end(
         self, request_ids: Sequence[str], reason: FinishReason, error_code: str | None = None
     ) -> None:
-        fresh = [i for i in request_ids if i not in self._ending]
-        self._ending.update(fresh)
         message = "the engine shut down before the end" if error_code == DRAINING else None
+        submitted = self._door.abort(request_ids, reason, error_code, message)
+        fresh = [i for i in submitted if i not in self._ending]
+        self._ending.update(fresh)
         self._step_loop.abort(fresh, reason, error_code=error_code, error_message=message)
 
     def _took_step(self, result: StepResult) -> None:

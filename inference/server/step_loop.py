@@ -24,6 +24,10 @@ STOP_WAIT_S = 5.0
 """How long `stop` waits for the step in progress unless told otherwise."""
 
 
+COMMANDS_PER_STEP_MAX = 64
+"""So that a flood of requests, refused ones too, does not keep those that run from their step."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Abort:
     request_ids: tuple[str, ...]
@@ -128,7 +132,7 @@ class StepLoop:
 
     def _apply_commands(self) -> StepResult:
         finishes: list[Finish] = []
-        while self._commands:
+        for _ in range(min(len(self._commands), COMMANDS_PER_STEP_MAX)):
             command = self._commands.popleft()
             if isinstance(command, GenerationRequest):
                 refusal = self._engine.submit(command)

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.client.native import EngineClient
-from inference.contracts import Chunk, Finish, GenerationRequest, Priority, SamplingParams
+from inference.contracts import (
+    Chunk,
+    Finish,
+    GenerationRequest,
+    Grammar,
+    Priority,
+    SamplingParams,
+)
 from inference.engine.answering.detokenizer import TokenTexts
+from inference.engine.answering.grammar import Grammars
 from inference.engine.engine import Engine
 from inference.engine.scheduling.scheduler import SchedulerLimits
 from inference.engine.step import SequenceStep, StepOutput
+from inference.server.grammar_trials import GrammarChecks
 from inference.server.journal import Journal
 from inference.server.server import EngineServer, ServedModel
 from tests.inference.engine.stub_runner import Letters, StubRunner
@@ -55,6 +64,7 @@ class Running:
     runner: StubRunner
     socket_path: Path
     task: asyncio.Task[None]
+    checks: GrammarChecks | None
     clients: list[EngineClient] = field(default_factory=list)
     orphans: list[Finish] = field(default_factory=list)
 
@@ -83,6 +93,7 @@ async def running_server(
     texts: TokenTexts | None = None,
     finishes_max: int = 1000,
     stuck_s: float = 120.0,
+    grammars: Grammars | None = None,
 ) -> AsyncIterator[Running]:
     """Serves from `folder` until the block ends, then drains."""
     runner = runner or StubRunner()
@@ -92,12 +103,16 @@ async def running_server(
         stop_ids=(),
         limits=limits or SchedulerLimits(),
         clock=time.monotonic,
+        grammars=grammars,
     )
     served = ServedModel("engine-1", "stub", BUNDLE_HASH, {"tokenizer.json": b"{}"})
     socket_path = folder / "engine.sock"
     journal = Journal(folder / "journal", finishes_max)
-    server = EngineServer(engine, served, socket_path, journal, stuck_s=stuck_s)
-    running = Running(server, runner, socket_path, asyncio.create_task(server.run()))
+    checks = None if grammars is None else GrammarChecks(grammars)
+    server = EngineServer(
+        engine, served, socket_path, journal, stuck_s=stuck_s, grammar_checks=checks
+    )
+    running = Running(server, runner, socket_path, asyncio.create_task(server.run()), checks)
     try:
         await until(lambda: socket_path.exists() or running.task.done())
         yield running
@@ -127,12 +142,13 @@ def request(
     stop: tuple[str, ...] = (),
     priority: Priority = Priority.INTERACTIVE,
     stream: bool = True,
+    grammar: Grammar | None = None,
 ) -> GenerationRequest:
     """A request of plain letters."""
     return GenerationRequest(
         request_id,
         (tuple(prompt),),
-        SamplingParams(max_tokens=max_tokens, temperature=0.0, stop=stop),
+        SamplingParams(max_tokens=max_tokens, temperature=0.0, stop=stop, grammar=grammar),
         priority=priority,
         stream=stream,
     )
