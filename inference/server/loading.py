@@ -32,7 +32,7 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--weights",
-        choices=("auto", "float32", "bfloat16", "int8", "int4"),
+        choices=("auto", "float32", "float16", "bfloat16", "int8", "int4"),
         default="auto",
         help="auto is bfloat16 on CUDA, int8 on a CPU; what each costs in quality is in the docs",
     )
@@ -41,6 +41,12 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "float32", "bfloat16", "int8", "float8"),
         default="auto",
         help="auto is what the weights are computed in",
+    )
+    parser.add_argument(
+        "--batch-invariant",
+        action="store_true",
+        help="answers are the same to the bit in any company and however prompts are cut into "
+        "steps (int8, int4 and float16 weights on a CPU); reading prompts takes longer",
     )
     parser.add_argument(
         "--pool-tokens",
@@ -92,6 +98,7 @@ def _load_runner(bundle: Bundle, arguments: argparse.Namespace) -> "TorchRunner"
         kv_format=arguments.kv,
         step_tokens_max=arguments.step_tokens_max,
         running_max=arguments.running_max,
+        batch_invariant=arguments.batch_invariant,
     )
     runner.warm_up()
     return runner

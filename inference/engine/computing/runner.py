@@ -266,7 +266,7 @@ def resolved_formats(weight_format: str, kv_format: str, device_type: str) -> Fo
 
     Raises ValueError for a name that is unknown, or that the device has no kernels for.
     """
-    own = "bfloat16" if device_type == "cuda" else "float32"
+    own = WeightFormat.BFLOAT16 if device_type == "cuda" else WeightFormat.INT8
     weights = WeightFormat(own if weight_format == "auto" else weight_format)
     half = device_type == "cuda" and weights is not WeightFormat.FLOAT32
     activations = torch.bfloat16 if half else torch.float32
