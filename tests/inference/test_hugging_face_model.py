@@ -28,7 +28,7 @@ def toy_bundle(tmp_path: Path) -> Bundle:
 
 
 def load(bundle: Bundle) -> Runner:
-    return load_runner(bundle, pool_tokens=256, threads=1, device="cpu")
+    return load_runner(bundle, pool_tokens=256, threads=1, device="cpu", weight_format="float32")
 
 
 def test_it_answers_as_the_model_does(toy_bundle: Bundle) -> None:

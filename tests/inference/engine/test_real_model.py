@@ -20,7 +20,9 @@ GREEDY = SamplingParams(max_tokens=48, temperature=0.0)
 
 @pytest.fixture(scope="module")
 def runner(bundle: Bundle) -> Runner:
-    return load_runner(bundle, pool_tokens=POOL_TOKENS, threads=1, device="cpu")
+    return load_runner(
+        bundle, pool_tokens=POOL_TOKENS, threads=1, device="cpu", weight_format="float32"
+    )
 
 
 @pytest.fixture(scope="module")

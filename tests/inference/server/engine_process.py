@@ -33,7 +33,7 @@ class EngineProcess:
                     *("--bundle", str(self.bundle.folder)),
                     *("--socket", str(self.folder / "engine.sock")),
                     *("--journal", str(self.folder / "journal")),
-                    *("--threads", "1", "--pool-tokens", "2048"),
+                    *("--threads", "1", "--pool-tokens", "2048", "--weights", "float32"),
                     *options,
                 ],
                 stderr=log,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from inference.contracts import FinishReason, Grammar, GrammarKind, RefusalCode, TokenCounts
 from inference.engine.answering.llguidance_grammars import LlguidanceGrammars
 from inference.engine.step import SampleSpec, SequenceStep
+from inference.server import grammar_trials
 from inference.server.grammar_trials import TOO_MUCH, TRIALS_MAX, WAITING_MAX
 from inference.tokenizer.bundle import Bundle
 from tests.inference.server.running_server import (
@@ -56,8 +58,8 @@ def runner(bundle: Bundle) -> Obedient:
 @pytest.mark.parametrize(
     ("grammar", "message"),
     [
-        pytest.param(LONG, TOO_MUCH, id="time"),
-        pytest.param(LARGE, TOO_MUCH, id="memory"),
+        pytest.param(LONG, TOO_MUCH, id="40-s"),
+        pytest.param(LARGE, TOO_MUCH, id="7-gb"),
         pytest.param(schema({"$ref": "#"}), "allows no beginning", id="loop"),
         pytest.param(schema({"type": 5}), "", id="invalid"),
     ],
@@ -196,11 +198,66 @@ def test_past_the_trials_that_may_wait_a_grammar_is_refused_for_now(
     async def scenario() -> None:
         async with running_server(tmp_path, runner, grammars=grammars) as running:
             client = await running.client()
+            known = request("known", max_tokens=1, grammar=GOOD)
+            await read_all(client.submit(known))
             for i in range(TRIALS_MAX + WAITING_MAX):
                 client.submit(request(f"r{i}", grammar=schema({"const": i})))
 
-            _, finish = await read_all(client.submit(request("late", grammar=GOOD)))
+            _, finish = await read_all(client.submit(request("late", grammar=LONG)))
+            _, neighbour = await read_all(client.submit(replace(known, request_id="known too")))
 
             assert finish.error_code == RefusalCode.QUEUE_FULL
+            assert neighbour.reason is FinishReason.LENGTH
+            assert running.checks is not None
+            assert running.checks.trials < 1 + TRIALS_MAX + WAITING_MAX
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"queue_timeout_s": 0.001}, RefusalCode.QUEUE_TIMEOUT),
+        ({"deadline_s": 0.001, "queue_timeout_s": 60.0}, RefusalCode.QUEUE_TIMEOUT),
+        ({"queue_timeout_s": 60.0}, RefusalCode.INVALID_GRAMMAR),
+    ],
+)
+def test_a_check_takes_no_longer_than_its_request_would_wait(
+    tmp_path: Path,
+    grammars: LlguidanceGrammars,
+    runner: Obedient,
+    limits: dict[str, float],
+    code: RefusalCode,
+) -> None:
+    async def scenario() -> None:
+        async with running_server(tmp_path, runner, grammars=grammars) as running:
+            client = await running.client()
+            asked = replace(request("r1", grammar=schema({"$ref": "#"})), **limits)  # type: ignore[arg-type]
+
+            _, finish = await read_all(client.submit(asked))
+
+            assert (finish.reason, finish.error_code) == (FinishReason.REFUSED, code)
+
+    asyncio.run(scenario())
+
+
+def test_a_trial_that_the_machine_had_no_time_for_is_repeated(
+    tmp_path: Path,
+    grammars: LlguidanceGrammars,
+    runner: Obedient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with running_server(tmp_path, runner, grammars=grammars) as running:
+            client = await running.client()
+            with monkeypatch.context() as patched:
+                patched.setattr(grammar_trials, "TRIAL_S", 0.0)
+                _, late = await read_all(client.submit(request("late", grammar=GOOD)))
+            again = request("again", max_tokens=1, grammar=GOOD)
+
+            _, finish = await read_all(client.submit(again))
+
+            assert (late.error_code, late.error_message) == (RefusalCode.INVALID_GRAMMAR, TOO_MUCH)
+            assert finish.reason is FinishReason.LENGTH
+
+    asyncio.run(scenario())
 
     asyncio.run(scenario())

@@ -19,7 +19,9 @@ ALONE = ("What is the capital of France?", "Write a haiku about the sea.", "What
 
 @pytest.fixture(scope="module")
 def runner(bundle: Bundle) -> Runner:
-    return load_runner(bundle, pool_tokens=POOL_TOKENS, threads=1, device="cpu")
+    return load_runner(
+        bundle, pool_tokens=POOL_TOKENS, threads=1, device="cpu", weight_format="float32"
+    )
 
 
 def started(goldens: Sequence[Golden]) -> list[Decoding]:
