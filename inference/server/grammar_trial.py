@@ -21,8 +21,9 @@ REFUSED = 3
 """The exit status of a trial whose grammar does not compile."""
 CPU_S_MAX = 1
 """Full seconds are all that the kernel counts. Schemas of everyday sizes take 1 to 80 ms."""
-MEMORY_BYTES_MAX = 128 << 20
-"""On top of the interpreter. Schemas of everyday sizes take 1 to 13 MB."""
+MEMORY_BYTES_MAX = 32 << 20
+"""On top of the interpreter. Schemas of everyday sizes take 1 to 13 MB, here and in the engine,
+which keeps some and copies one for each of its answers."""
 
 
 class _Bytes:

@@ -44,7 +44,8 @@ class GrammarChecks:
         """None once the grammar is compiled. Whoever stops waiting leaves the trial to others."""
         running = self._running.get(grammar)
         if running is None:
-            if len(self._running) >= TRIALS_MAX + WAITING_MAX:
+            is_new = grammar not in self._verdicts
+            if is_new and len(self._running) >= TRIALS_MAX + WAITING_MAX:
                 return RefusalCode.QUEUE_FULL, "too many grammars are waiting to be tried"
             running = asyncio.create_task(self._check(grammar), name="grammar-check")
             self._running[grammar] = running
@@ -59,27 +60,31 @@ class GrammarChecks:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _check(self, grammar: Grammar) -> Refusal | None:
-        async with self._turns:
-            if grammar not in self._verdicts:
-                try:
-                    verdict = await self._tried(grammar)
-                except TimeoutError:
-                    # Not remembered: a machine less busy may find it good.
-                    logger.warning("event=grammar_trial_late seconds=%.1f", TRIAL_S)
-                    return RefusalCode.INVALID_GRAMMAR, TOO_MUCH
-                except OSError:
-                    logger.exception("event=grammar_trial_failed")
-                    return RefusalCode.QUEUE_FULL, "the grammar cannot be tried now"
-                self._remember(grammar, verdict)
+        # Known grammars never wait for the trials of new ones.
+        if grammar in self._verdicts:
             self._verdicts.move_to_end(grammar)
-            message = self._verdicts[grammar]
-            if message is None:
-                try:
-                    await asyncio.to_thread(self._grammars.matcher, grammar)
-                except GrammarInvalid as error:
-                    message = str(error)
-                    self._remember(grammar, message)
-        return None if message is None else (RefusalCode.INVALID_GRAMMAR, message)
+            return await self._compiled(grammar, self._verdicts[grammar])
+        async with self._turns:
+            try:
+                verdict = await self._tried(grammar)
+            except TimeoutError:
+                # Not remembered: a machine less busy may find it good.
+                logger.warning("event=grammar_trial_late seconds=%.1f", TRIAL_S)
+                return RefusalCode.INVALID_GRAMMAR, TOO_MUCH
+            except OSError:
+                logger.exception("event=grammar_trial_failed")
+                return RefusalCode.QUEUE_FULL, "the grammar cannot be tried now"
+            self._remember(grammar, verdict)
+            return await self._compiled(grammar, verdict)
+
+    async def _compiled(self, grammar: Grammar, verdict: str | None) -> Refusal | None:
+        if verdict is None:
+            try:
+                await asyncio.to_thread(self._grammars.matcher, grammar)
+            except GrammarInvalid as error:
+                verdict = str(error)
+                self._remember(grammar, verdict)
+        return None if verdict is None else (RefusalCode.INVALID_GRAMMAR, verdict)
 
     async def _tried(self, grammar: Grammar) -> str | None:
         """What is wrong with a grammar. Raises TimeoutError, OSError."""

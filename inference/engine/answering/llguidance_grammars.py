@@ -49,7 +49,7 @@ class LlguidanceGrammars:
             self._beginnings.move_to_end(grammar)
             if len(self._beginnings) > GRAMMARS_KEPT_MAX:
                 self._beginnings.popitem(last=False)
-            return _Matcher(beginning.deep_copy(), self._end_ids)
+        return _Matcher(beginning.deep_copy(), self._end_ids)
 
 
 class _Matcher:
