@@ -63,11 +63,10 @@ def plan_cpu_attention(
             single, block_counts, GROUP_TOKENS_MAX // block_tokens
         )
     ]
-    groups += [
-        _prefill_group(batch, s, starts[s], starts[s + 1], contexts[s], block_tokens, invariant)
-        for s in range(len(contexts))
-        if starts[s + 1] - starts[s] > 1
-    ]
+    for s in range(len(contexts)):
+        if starts[s + 1] - starts[s] > 1:
+            rows = range(starts[s], starts[s + 1])
+            groups += _several_queries(batch, s, rows, contexts[s], block_tokens, invariant)
     gathered: list[_Gathered] = []
 
     def attend(query: torch.Tensor, layer: KvLayer) -> torch.Tensor:
@@ -226,27 +225,50 @@ def _decode_group(
     )
 
 
-def _prefill_group(
+def _several_queries(
     batch: AttentionBatch,
     sequence: int,
-    first: int,
-    last: int,
+    rows: range,
     context: int,
     block_tokens: int,
     invariant: bool,
+) -> list[_Group]:
+    """The last block of what is computed, and drafts, by the products of decoding; what is before
+    it by those of prefill.
+
+    What a prefix hit leaves to compute of a prompt is its last block, so that it gets the same bits
+    from the cache as it got when nothing was there: in int8 a rounding apart is soon a token apart.
+    """
+    position = context - len(rows)
+    few = len(rows) <= FEW_QUERIES_MAX and position > 0
+    last_block = (context - 1) // block_tokens * block_tokens
+    if invariant or few or position >= last_block:
+        return [_queries_group(batch, sequence, rows, context, block_tokens, as_decoded=True)]
+    split = last_block - position
+    return [
+        _queries_group(batch, sequence, rows[:split], last_block, block_tokens, as_decoded=False),
+        _queries_group(batch, sequence, rows[split:], context, block_tokens, as_decoded=True),
+    ]
+
+
+def _queries_group(
+    batch: AttentionBatch,
+    sequence: int,
+    rows: range,
+    context: int,
+    block_tokens: int,
+    *,
+    as_decoded: bool,
 ) -> _Group:
     blocks = math.ceil(context / block_tokens)
-    queries = last - first
-    positions = torch.arange(context - queries, context)
-    begins = queries == context
-    as_decoded = invariant or (queries <= FEW_QUERIES_MAX and not begins)
+    positions = torch.arange(context - len(rows), context)
     mask = None
-    if as_decoded or not begins:
+    if as_decoded or len(rows) < context:
         mask = _causal_mask(positions[None, :, None, None], blocks * block_tokens)
     return _Group(
-        rows=slice(first, last),
+        rows=slice(rows.start, rows.stop),
         sequences=1,
-        queries=queries,
+        queries=len(rows),
         blocks=batch.block_tables[sequence, :blocks].long(),
         mask=mask,
         as_decoded=as_decoded,

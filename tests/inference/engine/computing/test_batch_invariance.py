@@ -79,3 +79,41 @@ def test_formats_that_round_by_company_are_refused(bundle: Bundle) -> None:
             weight_format="float32",
             batch_invariant=True,
         )
+
+
+@pytest.fixture(scope="module")
+def default_runner(bundle: Bundle) -> Runner:
+    return load_runner(bundle, pool_tokens=1024, threads=1, device="cpu")
+
+
+@pytest.mark.parametrize("tokens", [17, 24, 31, 33, 40, 48])
+def test_a_prompt_gets_from_the_cache_the_bits_it_got_without(
+    default_runner: Runner, bundle: Bundle, goldens: list[Golden], tokens: int
+) -> None:
+    prompt = (goldens[0].prompt_ids + goldens[1].prompt_ids)[:tokens]
+
+    cold, warm = both(default_runner, bundle, prompt)
+
+    assert cold == warm
+
+
+def both(
+    runner: Runner, bundle: Bundle, prompt: Sequence[int]
+) -> tuple[list[TokenLogprob], list[TokenLogprob]]:
+    """The same prompt cold and warm on one engine."""
+    engine = Engine(
+        runner,
+        TokenBytes(bundle),
+        stop_ids=bundle.stop_ids,
+        limits=SchedulerLimits(),
+        clock=Clock(),
+    )
+    found: list[list[TokenLogprob]] = [[], []]
+    for turn in range(2):
+        sampling = SamplingParams(max_tokens=6, temperature=0.0, logprobs=3, ignore_eos=True)
+        assert engine.submit(GenerationRequest("r", (tuple(prompt),), sampling)) is None
+        while engine.has_work:
+            for chunk in engine.step().chunks:
+                found[turn] += chunk.logprobs
+                assert chunk.counts.cached == turn * ((len(prompt) - 1) // 16 * 16)
+    return found[0], found[1]
