@@ -88,8 +88,13 @@ def make_projection(
     Four bits need a shape that their product takes; other matrices stay in eight. Raises ValueError
     for a format that the device does not support.
     """
-    if weight.device.type == "cpu":
-        return _on_cpu(weight, bias, weight_format)
+    on_device = _on_cpu if weight.device.type == "cpu" else _on_gpu
+    return on_device(weight, bias, weight_format)
+
+
+def _on_gpu(
+    weight: torch.Tensor, bias: torch.Tensor | None, weight_format: WeightFormat
+) -> Projection:
     if weight_format in (WeightFormat.FLOAT32, WeightFormat.BFLOAT16):
         return FloatProjection(weight, bias)
     if weight_format is WeightFormat.FLOAT16:
