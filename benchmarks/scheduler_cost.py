@@ -60,7 +60,6 @@ def _enqueue(scheduler: Scheduler, drawn: random.Random, index: int) -> None:
             cache_key=b"null",
             answer=Answer(NoTexts(), sampling),
             matcher=None,
-            now_s=0.0,
         )
     )
 

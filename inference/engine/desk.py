@@ -118,7 +118,6 @@ class RequestDesk:
                 cache_key=self._cache_key,
                 answer=None if sampling is None else Answer(self._texts, sampling),
                 matcher=new_matcher(grammar, self._grammars),
-                now_s=self._clock(),
             )
             request.live[choice] = state
             self._scheduler.enqueue(state)

@@ -42,7 +42,6 @@ class SequenceState:
     cache_root: bytes
     answer: Answer | None
     matcher: GrammarMatcher | None
-    queued_at_s: float
     digests: list[bytes] = field(default_factory=list)
     computed: int = 0
     blocks: list[int] = field(default_factory=list)
@@ -65,19 +64,9 @@ class SequenceState:
         return self.request.fairness_key
 
     @property
-    def prompt_index(self) -> int:
-        """Which of the request's prompts it continues."""
-        return self.choice // self.request.choices
-
-    @property
     def leads(self) -> bool:
         """Whether it computes its prompt for all choices, and stands for it in the counts."""
         return self.choice % self.request.choices == 0
-
-    @property
-    def started(self) -> bool:
-        """Whether it has ever been given blocks."""
-        return self.cached is not None
 
     @property
     def uncomputed(self) -> int:
@@ -118,7 +107,6 @@ def new_sequence(
     cache_key: bytes,
     answer: Answer | None,
     matcher: GrammarMatcher | None,
-    now_s: float,
 ) -> SequenceState:
     """The state of a sequence that is about to be queued."""
     prompt_ids = request.prompts[choice // request.choices]
@@ -132,7 +120,6 @@ def new_sequence(
         cache_root=chain_root(salt=request.cache_salt, cache_key=cache_key),
         answer=answer,
         matcher=matcher,
-        queued_at_s=now_s,
     )
     state.extend_digests()
     return state

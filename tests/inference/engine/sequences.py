@@ -21,9 +21,7 @@ def sequence(
         priority=priority,
         fairness_key=key,
     )
-    state = new_sequence(
-        request, 0, arrival=arrival, cache_key=b"", answer=None, matcher=None, now_s=0.0
-    )
+    state = new_sequence(request, 0, arrival=arrival, cache_key=b"", answer=None, matcher=None)
     state.drafts = [5] * drafts
     return state
 
