@@ -123,9 +123,8 @@ class Int8Linear:
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """rows [n, inputs] to [n, outputs]."""
         count = rows.shape[0]
-        levels: torch.Tensor = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True).div_(
-            ROW_LEVELS
-        )
+        # Of 16 rows vector_norm takes 4.5 ms a step of SmolLM2 for the same, this 0.6.
+        levels: torch.Tensor = rows.abs().amax(dim=1, keepdim=True).div_(ROW_LEVELS)
         parts = rows.new_empty((2 * count, rows.shape[1]))
         whole, rest = parts[:count], parts[count:]
         # A row of zeros becomes NaN here, any integers in the product, and zeros again after it.
