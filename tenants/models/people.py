@@ -1,9 +1,4 @@
-"""Who there is: users, organizations, projects, memberships and API keys.
-
-Every table with an `organization_id` is under row-level security (sql/0001_protect.sql), and the
-composite foreign keys there keep a project's key inside its organization. Used inside `tenants`
-only; others see `tenants.contracts`.
-"""
+"""Who there is: users, organizations, projects and memberships. Used inside `tenants` only."""
 
 from typing import Any
 
@@ -129,37 +124,3 @@ class Membership(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role}"
-
-
-class ApiKey(TenantModel):
-    """An API key: the hash of its secret, and what is shown of it afterwards."""
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    organization = models.ForeignKey(OrganizationRow, on_delete=models.PROTECT, related_name="+")
-    # The composite foreign key of sql/0001_protect.sql is this one's constraint.
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, related_name="keys", db_constraint=False
-    )
-    name = models.CharField(max_length=120)
-    prefix = models.CharField(max_length=16)
-    last4 = models.CharField(max_length=4)
-    secret_hash = models.BinaryField(max_length=32)
-    hash_scheme = models.CharField(max_length=16, default="sha256")
-    created_at = models.DateTimeField(db_default=Now())
-    expires_at = models.DateTimeField(null=True)
-    revoked_at = models.DateTimeField(null=True)
-    last_used_at = models.DateTimeField(null=True)
-
-    class Meta(TenantModel.Meta):
-        db_table = "tenants_api_key"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["hash_scheme", "secret_hash"], name="tenants_key_by_hash"
-            ),
-            models.UniqueConstraint(
-                fields=["organization", "project", "id"], name="tenants_key_with_tenant"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.prefix}...{self.last4}"
