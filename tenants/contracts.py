@@ -149,6 +149,16 @@ class Organization:
     currency: str
 
 
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """A kind of events: what it means, and the roles whose members get a mail of it."""
+
+    name: str
+    description: str
+    mail_roles: frozenset[str]
+    mail_kind: str
+
+
 class TenantError(Exception):
     """Base of everything this package raises on purpose."""
 
@@ -171,3 +181,7 @@ class ProjectArchived(TenantError):
 
 class ScopeMissing(TenantError):
     """Tenant data was asked for outside `tenant_scope`."""
+
+
+class SealBroken(TenantError):
+    """A sealed value does not open: it was altered, or SECRET_KEY is another."""

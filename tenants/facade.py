@@ -10,7 +10,10 @@ from tenants.accounts import (
     create_project,
     organization_by_slug,
 )
+from tenants.event_kinds import event_kinds, register_event_kind
 from tenants.keys import authenticate, issue_key, revoke_key, revoked_among
+from tenants.mail import send_mail_later
+from tenants.outbox import emit
 from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
 
 __all__ = [
@@ -21,9 +24,13 @@ __all__ = [
     "authenticate",
     "create_organization",
     "create_project",
+    "emit",
+    "event_kinds",
     "issue_key",
     "organization_by_slug",
+    "register_event_kind",
     "revoke_key",
     "revoked_among",
+    "send_mail_later",
     "tenant_scope",
 ]

@@ -21,7 +21,8 @@ UNPROTECTED = {
     "auth_permission": "names of permissions, no tenant's data",
     "auth_group": "the operator's staff groups",
     "auth_group_permissions": "the operator's staff groups",
-    "tenants_user": "a person, who may belong to several tenants or none; no grant to the app",
+    "django_session": "who is signed in where: a person, not a tenant",
+    "tenants_user": "a person, who may belong to several tenants or none",
     "tenants_user_groups": "the operator's staff groups",
     "tenants_user_user_permissions": "the operator's staff",
 }
@@ -32,6 +33,7 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_authenticate",
     "tenants_revoked_among",
     "tenants_organization_by_slug",
+    "tenants_queue_mail",
     "billing_quote",
     "billing_take_holds",
     "billing_settle_holds",
@@ -282,7 +284,6 @@ WRITES = [
     "SELECT billing_sweep_holds(interval '0', 100)",
     "SELECT billing_ensure_partitions(1)",
     "LOCK TABLE ONLY billing_usage_event IN SHARE UPDATE EXCLUSIVE MODE",
-    "SELECT * FROM tenants_user",
 ]
 
 
