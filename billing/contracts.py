@@ -199,6 +199,16 @@ class SweepReport:
     voided: tuple[UUID, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class InvariantReport:
+    """One invariant of the books: how many rows of its table were looked at, and what broke it."""
+
+    broken_when: str
+    table: str
+    rows: int
+    findings: tuple[str, ...]
+
+
 class BillingError(Exception):
     """Base of everything this package raises on purpose."""
 

@@ -16,7 +16,7 @@ from billing.pricing import (
 )
 from billing.quotas import set_daily_tokens
 from billing.receipts import receipt
-from billing.reconcile import reconcile
+from billing.reconcile import reconcile, reconcile_report
 from billing.sweeper import sweep
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "quote",
     "receipt",
     "reconcile",
+    "reconcile_report",
     "renew",
     "set_daily_tokens",
     "set_price",

@@ -4,35 +4,72 @@ Never repairs anything: it says what is wrong. Runs as the housekeeper. Called b
 `manage.py reconcile`, by tests and by the demo.
 """
 
+from dataclasses import dataclass
+
 from django.db import connections, transaction
+
+from billing.contracts import InvariantReport
 
 FINDINGS_MAX = 20
 """Discrepancies reported of one invariant; the first ones are enough to stop and look."""
 
-CHECKS = {
-    "the legs of a ledger transaction do not sum to 0": """
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """What must never be: `query` selects the rows that break it, out of those of `table`."""
+
+    broken_when: str
+    table: str
+    query: str
+
+
+INVARIANTS = [
+    Invariant(
+        "the legs of a ledger transaction do not sum to 0",
+        "billing_ledger_leg",
+        """
         SELECT l.transaction_id, a.currency, sum(l.amount_pico)
           FROM billing_ledger_leg l JOIN billing_ledger_account a ON a.id = l.account_id
          GROUP BY 1, 2 HAVING sum(l.amount_pico) <> 0""",
-    "an account's posted balance is not the sum of its credit legs": """
+    ),
+    Invariant(
+        "an account's posted balance is not the sum of its credit legs",
+        "billing_account",
+        """
         SELECT a.organization_id, a.posted_pico, coalesce(sum(l.amount_pico), 0)
           FROM billing_account a
           LEFT JOIN billing_ledger_leg l ON l.account_id = a.ledger_account_id
          GROUP BY a.ledger_account_id HAVING a.posted_pico <> coalesce(sum(l.amount_pico), 0)""",
-    "an account's held balance is not the sum of its open holds": """
+    ),
+    Invariant(
+        "an account's held balance is not the sum of its open holds",
+        "billing_account",
+        """
         SELECT a.organization_id, a.held_pico, coalesce(sum(h.amount_pico), 0)
           FROM billing_account a
           LEFT JOIN billing_hold h ON h.account_id = a.ledger_account_id AND h.state = 'open'
          GROUP BY a.ledger_account_id HAVING a.held_pico <> coalesce(sum(h.amount_pico), 0)""",
-    "a prepaid balance is below its floor": """
+    ),
+    Invariant(
+        "a prepaid balance is below its floor",
+        "billing_account",
+        """
         SELECT organization_id, posted_pico - held_pico, floor_pico FROM billing_account
          WHERE posted_pico - held_pico < floor_pico""",
-    "a hold's account is not one of its tenant and currency": """
+    ),
+    Invariant(
+        "a hold's account is not one of its tenant and currency",
+        "billing_hold",
+        """
         SELECT h.id, h.account_id FROM billing_hold h
           LEFT JOIN billing_account a ON a.ledger_account_id = h.account_id
            AND a.organization_id = h.organization_id AND a.currency = h.currency
          WHERE a.ledger_account_id IS NULL""",
-    "a hold's unit prices are not those of its price rows": """
+    ),
+    Invariant(
+        "a hold's unit prices are not those of its price rows",
+        "billing_hold",
+        """
         SELECT h.id, sold.token_class, sold.price_id, sold.micros
           FROM billing_hold h
          CROSS JOIN LATERAL (VALUES
@@ -45,19 +82,35 @@ CHECKS = {
            AND p.price_micros_per_mtok = sold.micros
            AND (p.token_class = sold.token_class OR p.id = h.input_price_id)
          WHERE p.id IS NULL""",
-    "a posted hold has no usage event, or one of another charge": """
+    ),
+    Invariant(
+        "a posted hold has no usage event, or one of another charge",
+        "billing_hold",
+        """
         SELECT h.id, h.charge_pico, e.charge_pico FROM billing_hold h
           LEFT JOIN billing_usage_event e ON e.occurred_at = h.closed_at AND e.request_id = h.id
          WHERE h.state = 'posted' AND e.charge_pico IS DISTINCT FROM h.charge_pico""",
-    "a request has more than one usage event": """
+    ),
+    Invariant(
+        "a request has more than one usage event",
+        "billing_usage_event",
+        """
         SELECT request_id, count(*) FROM billing_usage_event
          GROUP BY request_id HAVING count(*) > 1""",
-    "a usage event belongs to no closed hold of its tenant": """
+    ),
+    Invariant(
+        "a usage event belongs to no closed hold of its tenant",
+        "billing_usage_event",
+        """
         SELECT e.request_id, e.organization_id FROM billing_usage_event e
           LEFT JOIN billing_hold h ON h.id = e.request_id AND h.closed_at = e.occurred_at
            AND h.organization_id = e.organization_id
          WHERE h.id IS NULL""",
-    "a usage event's ledger transaction is missing or charges something else": """
+    ),
+    Invariant(
+        "a usage event's ledger transaction is missing or charges something else",
+        "billing_usage_event",
+        """
         SELECT e.request_id, e.charge_pico, t.id, -coalesce(c.amount_pico, 0)
           FROM billing_usage_event e
           LEFT JOIN billing_ledger_tx t ON t.id = e.ledger_tx_id
@@ -67,11 +120,19 @@ CHECKS = {
                        JOIN billing_ledger_account a ON a.id = l.account_id
                       WHERE a.kind = 'credit') c ON c.transaction_id = t.id
          WHERE t.id IS NULL OR e.charge_pico <> -coalesce(c.amount_pico, 0)""",
-    "a usage transaction has no usage event": """
+    ),
+    Invariant(
+        "a usage transaction has no usage event",
+        "billing_ledger_tx",
+        """
         SELECT t.id, t.idempotency_key FROM billing_ledger_tx t
           LEFT JOIN billing_usage_event e ON e.ledger_tx_id = t.id
          WHERE t.kind = 'usage' AND e.request_id IS NULL""",
-    "a quota counter is not the sum of its window's holds": """
+    ),
+    Invariant(
+        "a quota counter is not the sum of its window's holds",
+        "billing_quota_counter",
+        """
         SELECT c.policy_id, c.window_start, c.used_tokens, c.held_tokens,
                coalesce(sum(h.used_tokens), 0) AS used,
                coalesce(sum(h.prompt_tokens + h.output_tokens_max)
@@ -83,22 +144,45 @@ CHECKS = {
         HAVING c.used_tokens <> coalesce(sum(h.used_tokens), 0)
             OR c.held_tokens <> coalesce(sum(h.prompt_tokens + h.output_tokens_max)
                                          FILTER (WHERE h.state = 'open'), 0)""",
-    "a usage event fell into the default partition": """
+    ),
+    Invariant(
+        "a usage event fell into the default partition",
+        "billing_usage_event",
+        """
         SELECT request_id, occurred_at FROM billing_usage_event
          WHERE tableoid = 'billing_usage_event_default'::regclass""",
-}
+    ),
+]
 
 
 def reconcile(using: str = "housekeeper") -> list[str]:
     """Every discrepancy as a readable line, at most FINDINGS_MAX an invariant; empty is good."""
-    findings = []
+    return [
+        f"{report.broken_when}: {finding}"
+        for report in reconcile_report(using)
+        for finding in report.findings
+    ]
+
+
+def reconcile_report(using: str = "housekeeper") -> list[InvariantReport]:
+    """What each invariant came to, in the order checked; at most FINDINGS_MAX findings each."""
+    counted: dict[str, int] = {}
+    reports = []
     with transaction.atomic(using=using, durable=True), connections[using].cursor() as cursor:
         # One snapshot: a request settling meanwhile must not look like a discrepancy.
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        for statement, query in CHECKS.items():
-            cursor.execute(f"{query} LIMIT {FINDINGS_MAX}")
-            findings += [
-                f"{statement}: {', '.join(str(value) for value in row)}"
-                for row in cursor.fetchall()
-            ]
-    return findings
+        for invariant in INVARIANTS:
+            if invariant.table not in counted:
+                cursor.execute(f"SELECT count(*) FROM {invariant.table}")
+                (counted[invariant.table],) = cursor.fetchone() or (0,)
+            cursor.execute(f"{invariant.query} LIMIT {FINDINGS_MAX}")
+            findings = [", ".join(str(value) for value in row) for row in cursor.fetchall()]
+            reports.append(
+                InvariantReport(
+                    broken_when=invariant.broken_when,
+                    table=invariant.table,
+                    rows=counted[invariant.table],
+                    findings=tuple(findings),
+                )
+            )
+    return reports
