@@ -209,6 +209,179 @@ class InvariantReport:
     findings: tuple[str, ...]
 
 
+class GrantCategory(enum.StrEnum):
+    """What a grant's money is: ours, given away, or the tenant's, paid in."""
+
+    PROMOTIONAL = "promotional"
+    PAID = "paid"
+
+
+@dataclass(frozen=True, slots=True)
+class CreditGrant:
+    """Credit of one source: what was given, and what of it is left.
+
+    Grants are burned promotional first, then by priority (lower first), earlier expiry, age. One
+    that is not yet in force (`posted_at` None) is no part of the balance.
+    """
+
+    grant_id: UUID
+    source: str
+    category: GrantCategory
+    priority: int
+    amount_pico: int
+    remaining_pico: int
+    effective_at: datetime
+    expires_at: datetime | None
+    posted_at: datetime | None
+    created_at: datetime
+
+
+class TopUpState(enum.StrEnum):
+    """Where a top-up is; `failed` may still succeed when a later try of the payment does."""
+
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUNDED = "refunded"
+
+
+@dataclass(frozen=True, slots=True)
+class TopUp:
+    """Money that a tenant pays in. Its id is what a payment provider's retries are told by."""
+
+    top_up_id: UUID
+    organization_id: UUID
+    amount_pico: int
+    currency: str
+    state: TopUpState
+    is_recharge: bool
+    payment_reference: str | None
+    refunded_pico: int
+    failure: str
+    created_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RechargeSettings:
+    """When credit is bought without asking: below `threshold_pico`, `amount_pico` at a time.
+
+    At most `month_max_pico` in a calendar month of the organization's time zone, one at a time,
+    and none before `not_before_at`, which a failure sets.
+    """
+
+    is_enabled: bool = False
+    threshold_pico: int = 0
+    amount_pico: int = 0
+    month_max_pico: int = 0
+    failures: int = 0
+    not_before_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BillingSettings:
+    """How a tenant is warned and invoiced. Tax is the operator's to say."""
+
+    low_balance_pico: int | None = None
+    """`balance.low` is told once when the balance falls below it."""
+    group_lines_by: str = ""
+    """'' , 'project' or 'tag:<key>': what an invoice's lines are split by besides the price."""
+    tax_label: str = ""
+    tax_ppm: int = 0
+    """Tax in parts per million of the net amount: 19 % is 190000."""
+    payment_days: int = 14
+
+
+@dataclass(frozen=True, slots=True)
+class BillingProfile:
+    """Whom an invoice is addressed to: personal fields, which a deletion removes."""
+
+    legal_name: str = ""
+    address: str = ""
+    email: str = ""
+    tax_id: str = ""
+    purchase_order: str = ""
+
+
+class InvoiceKind(enum.StrEnum):
+    """An invoice asks for money, a statement reports what credit paid, a credit note gives back."""
+
+    INVOICE = "invoice"
+    STATEMENT = "statement"
+    CREDIT_NOTE = "credit_note"
+
+
+class LineKind(enum.StrEnum):
+    """What a line is about. Those after `credit` report movements and are not in the total."""
+
+    USAGE = "usage"
+    CORRECTION = "correction"
+    """A late event's charge, or a change of one, of an earlier period."""
+    WRITTEN_OFF = "written_off"
+    CARRIED = "carried"
+    """The residue of the invoice before, rounded once it makes a cent."""
+    CREDIT = "credit"
+    TOP_UP = "top_up"
+    GRANT = "grant"
+    EXPIRED = "expired"
+    REFUND = "refund"
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceLine:
+    """One line: an exact amount, and the same rounded half-up to cents."""
+
+    position: int
+    kind: LineKind
+    model: str
+    tier: str
+    token_class: str
+    group: str
+    tokens: int
+    price_micros_per_mtok: int | None
+    exact_pico: int
+    rounded_pico: int
+    of_period_start_at: datetime | None = None
+    """Of a correction: when its charges belong to."""
+    of_period_end_at: datetime | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """An issued document, never changed: exact_pico + residue_in = net_pico + residue_out."""
+
+    invoice_id: UUID
+    number: int
+    kind: InvoiceKind
+    currency: str
+    time_zone: str
+    period_start_at: datetime
+    period_end_at: datetime
+    exact_pico: int
+    residue_in_pico: int
+    residue_out_pico: int
+    net_pico: int
+    tax_label: str
+    tax_ppm: int
+    tax_pico: int
+    total_pico: int
+    paid_pico: int
+    credited_pico: int
+    issued_at: datetime
+    due_at: datetime | None
+    corrects: UUID | None
+    lines: tuple[InvoiceLine, ...] = ()
+    recipient: BillingProfile | None = None
+
+    @property
+    def due_pico(self) -> int:
+        """What is still to be paid; below 0 it is ours to give back."""
+        if self.kind is not InvoiceKind.INVOICE:
+            return 0
+        return self.total_pico - self.paid_pico - self.credited_pico
+
+
 class BillingError(Exception):
     """Base of everything this package raises on purpose."""
 
@@ -231,3 +404,31 @@ class CreditConflict(BillingError):
 
 class AccountMissing(BillingError):
     """No account was opened for this organization."""
+
+
+class TopUpNotFound(BillingError):
+    """No such top-up in this tenant, or none of this payment."""
+
+
+class TopUpConflict(BillingError):
+    """The idempotency key or payment belongs to another top-up, or the sum paid is another."""
+
+
+class TopUpUnavailable(BillingError):
+    """No payment provider is set up here."""
+
+
+class RefundTooLarge(BillingError):
+    """More than was paid and not refunded, or than is left of the credit it bought."""
+
+
+class CreditLimitTooLow(BillingError):
+    """More than this limit is owed or held already."""
+
+
+class InvoiceNotFound(BillingError):
+    """No such invoice in this tenant."""
+
+
+class InvoiceConflict(BillingError):
+    """The payment or credit note is more than is due, or its key was used for another."""
