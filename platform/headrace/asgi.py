@@ -20,6 +20,7 @@ from django.conf import settings
 from django.urls import path
 
 from headrace import errors
+from headrace.gateway.request_ids import new_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import (
     Message,
@@ -34,6 +35,28 @@ from headrace.gateway.transport.http import (
 from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
+
+
+async def rest(scope: Scope, receive: Receive, send: Send) -> None:
+    """Django, with the patience it has not: its views wait for the database on a thread."""
+    started = False
+    request_id = new_request_id()
+    scope["headrace.request_id"] = request_id
+    naming_send = with_request_id(send, request_id)
+
+    async def watched_send(message: Message) -> None:
+        nonlocal started
+        started = True
+        await naming_send(message)
+
+    try:
+        async with asyncio.timeout(settings.REST_ANSWER_MAX_S):
+            await _django(scope, receive, watched_send)  # type: ignore[arg-type]  # same protocol
+    except TimeoutError:
+        if not started:
+            error = errors.overloaded("The database is away; try again shortly.")
+            headers = encode_headers(error.headers())
+            await send_json(naming_send, error.status, error.body(), headers)
 
 
 class Application:
@@ -61,28 +84,13 @@ class Application:
         if self.runtime is None:
             await send_error(send, errors.overloaded("The server is starting."))
         elif scope["path"] in health.PATHS:
-            await health.health(self.runtime, scope["path"], with_request_id(send))
+            await health.health(
+                self.runtime, scope["path"], with_request_id(send, new_request_id())
+            )
         elif is_ours(scope["path"]):
             await token_routes(self.runtime, scope, receive, send)
         else:
-            await self._rest(scope, receive, with_request_id(send))
-
-    async def _rest(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Django, with the patience it has not: its views wait for the database on a thread."""
-        started = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            async with asyncio.timeout(settings.REST_ANSWER_MAX_S):
-                await _django(scope, receive, watched_send)  # type: ignore[arg-type]  # same protocol
-        except TimeoutError:
-            if not started:
-                error = errors.overloaded("The database is away; try again shortly.")
-                await send_json(send, error.status, error.body(), encode_headers(error.headers()))
+            await rest(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

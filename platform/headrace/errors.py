@@ -12,7 +12,12 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError
 from django.http import Http404
-from rest_framework.exceptions import APIException, AuthenticationFailed, NotAuthenticated
+from rest_framework.exceptions import (
+    APIException,
+    AuthenticationFailed,
+    MethodNotAllowed,
+    NotAuthenticated,
+)
 from rest_framework.response import Response
 
 import billing.contracts
@@ -107,6 +112,41 @@ def keys_differ() -> ApiError:
 def origin_forbidden() -> ApiError:
     """403: a page of another site may not open sockets here."""
     return ApiError(403, "This origin may not open a socket here.", type="permission_error")
+
+
+def csrf_failed() -> ApiError:
+    """403: a request by session that another site may have written."""
+    return ApiError(
+        403,
+        "The CSRF token is missing or wrong; send the cookie's value as 'X-CSRFToken'.",
+        type="permission_error",
+        code="csrf_failed",
+    )
+
+
+def insufficient_permissions(message: str) -> ApiError:
+    """403: known, but may not do this here."""
+    return ApiError(403, message, type="permission_error", code="insufficient_permissions")
+
+
+def key_not_for_management() -> ApiError:
+    """403: a project's key infers; it does not administer."""
+    return insufficient_permissions("This API key is a project's; it takes an admin key.")
+
+
+def sign_in_again() -> ApiError:
+    """403: a sensitive act, in a session whose sign-in is not recent."""
+    return ApiError(
+        403,
+        "Please sign in again to do this.",
+        type="permission_error",
+        code="reauthentication_required",
+    )
+
+
+def organization_not_found() -> ApiError:
+    """404: no such organization, or none of the caller's."""
+    return ApiError(404, "No such organization.")
 
 
 def unknown_url(method: str, path: str, advice: str = "") -> ApiError:
@@ -221,6 +261,8 @@ def from_domain(error: Exception) -> ApiError | None:
             return error
         case tenants.contracts.KeyMalformed() | tenants.contracts.KeyRejected():
             return key_invalid()
+        case tenants.contracts.PermissionDenied():
+            return insufficient_permissions(f"You lack the permission '{error}' here.")
         case tenants.contracts.ProjectArchived():
             return project_archived()
         case DatabaseError() | InterfaceError():
@@ -235,6 +277,10 @@ def render_rest_exception(error: Exception, context: Mapping[str, Any]) -> Respo
     api_error = from_domain(error)
     if api_error is None:
         match error:
+            case MethodNotAllowed():
+                request = context["request"]
+                allowed = ", ".join(context["view"].allowed_methods)
+                api_error = method_not_allowed(request.method, request.path, allowed)
             case NotAuthenticated():
                 api_error = key_missing()
             case AuthenticationFailed():

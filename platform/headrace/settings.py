@@ -86,6 +86,7 @@ REDIS_TIMEOUT_S = 0.5
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.sessions",
     "django.contrib.postgres",
     "rest_framework",
     "channels",
@@ -97,7 +98,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
 ]
+ACCOUNT_REAUTHENTICATION_TIMEOUT = _integer("HEADRACE_RECENT_SIGN_IN_S", 300)
+"""For how many seconds a sign-in is recent enough for a sensitive act (a key, a pay-out)."""
 ROOT_URLCONF = "headrace.urls"
 APPEND_SLASH = False
 USE_TZ = True
@@ -110,7 +115,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["headrace.management_api.bodies.BoundedJsonParser"],
 }
 
 # --- the engine ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Django's routes: the REST views. The token routes are mounted ahead of them in `asgi`."""
 
 from django.http import HttpRequest, JsonResponse
-from django.urls import path
+from django.urls import include, path
 
 from headrace import errors
 from headrace.management_api.receipts import ReceiptView
@@ -32,4 +32,5 @@ handler500 = server_error
 
 urlpatterns = [
     path("v1/usage/requests/<str:request_id>", ReceiptView.as_view(), name="receipt"),
+    path("", include("headrace.management_api.urls")),
 ]

@@ -1,20 +1,37 @@
-"""API keys on the REST views: the same look-up and the same errors as the token routes."""
+"""Who calls a REST view: a person by their session, or a program by its API key.
+
+A key is looked up and refused exactly as on the token routes. A session counts only with its CSRF
+token on methods that write. Nothing is decided here about what the caller may do.
+"""
 
 from dataclasses import dataclass
+from uuid import UUID
 
-from rest_framework.authentication import BaseAuthentication
+from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
 import tenants.facade
+from headrace import errors
 from headrace.gateway.admission.auth import secret_from_headers
 from tenants.contracts import KeyIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyUser:
-    """What a REST view sees as `request.user`."""
+    """What a REST view sees as `request.user` of a program."""
 
     identity: KeyIdentity
+    is_authenticated: bool = True
+    is_active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUser:
+    """What a REST view sees as `request.user` of a person."""
+
+    user_id: UUID
+    email: str
+    display_name: str
     is_authenticated: bool = True
     is_active: bool = True
 
@@ -26,7 +43,7 @@ def calling_identity(request: Request) -> KeyIdentity:
     return user.identity
 
 
-class ApiKeyAuthentication(BaseAuthentication):
+class ApiKeyAuthentication(authentication.BaseAuthentication):
     """`Authorization: Bearer` or `x-api-key`; errors are rendered as 401s by the handler."""
 
     def authenticate(self, request: Request) -> tuple[ApiKeyUser, None]:
@@ -35,3 +52,23 @@ class ApiKeyAuthentication(BaseAuthentication):
             request.headers.get("authorization"), request.headers.get("x-api-key")
         )
         return ApiKeyUser(tenants.facade.authenticate(secret)), None
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """The session cookie; a request that writes must carry the CSRF token too.
+
+    A request that brings a key is never taken for the person whose cookie it carries.
+    """
+
+    def authenticate(self, request: Request) -> tuple[SessionUser, None] | None:  # type: ignore[override]  # the person, not the row
+        """None without a session; raises ApiError 403 without the CSRF token."""
+        if "authorization" in request.headers or "x-api-key" in request.headers:
+            return None
+        try:
+            found = super().authenticate(request)
+        except exceptions.PermissionDenied as error:
+            raise errors.csrf_failed() from error
+        if found is None:
+            return None
+        user = found[0]
+        return SessionUser(user.pk, user.email, user.display_name), None

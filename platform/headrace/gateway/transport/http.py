@@ -7,6 +7,7 @@ the disconnect that must stop the engine.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from django.conf import settings
@@ -145,13 +146,13 @@ async def send_error(
     )
 
 
-def with_request_id(send: Send) -> Send:
+def with_request_id(send: Send, request_id: UUID) -> Send:
     """`send` that puts an `x-request-id` on the response, for answers that have none yet."""
+    named = public_request_id(request_id).encode()
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            request_id = public_request_id(new_request_id()).encode()
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", named)]
         await send(message)
 
     return sending

@@ -34,7 +34,7 @@ ROUTES: Mapping[str, tuple[str, Route]] = {
 }
 """Exact paths; `/v1/models/{id}` is matched by its prefix, since ids may hold slashes."""
 
-DJANGO_PREFIXES = ("/v1/usage/",)
+DJANGO_PREFIXES = ("/v1/usage/", "/v1/organization/")
 
 
 def find_route(path: str) -> tuple[str, Route] | None:

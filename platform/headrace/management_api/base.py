@@ -1,0 +1,149 @@
+"""What every view of the management API does before its own work.
+
+It finds out who acts in which organization, asks the permission its table names, and answers
+errors in the house's shape. A view never looks at roles, and never reads an organization's id
+from anywhere but `self.actor`.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connections
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+import tenants.facade
+from headrace import errors
+from headrace.management_api.authentication import (
+    ApiKeyAuthentication,
+    ApiKeyUser,
+    SessionAuthentication,
+    SessionUser,
+)
+from headrace.management_api.bodies import Body, parse_body
+from tenants.contracts import Actor, ActorKind, KeyIdentity, KeyKind, Permission
+
+SESSION_SIGN_INS = "account_authentication_methods"
+"""Where the sign-in library notes in a session when, and how, its person proved who they are."""
+
+
+class HouseView(APIView):
+    """A view of a session or a key. Raises what `errors` can render, and nothing else."""
+
+    authentication_classes = [SessionAuthentication, ApiKeyAuthentication]
+
+    def body(self, body_class: type[Body], *, partial: bool = False) -> dict[str, Any]:
+        """The request's validated body; raises ApiError 400 with `param`."""
+        return parse_body(body_class, self.request.data, partial=partial)
+
+    @property
+    def ip(self) -> str:
+        """The caller's address, as the web server tells it."""
+        return str(self.request.META.get("REMOTE_ADDR") or "")
+
+    @property
+    def request_id(self) -> UUID | None:
+        """What the answer's `x-request-id` will say; none outside the ASGI application."""
+        scope: Mapping[str, Any] = getattr(self.request._request, "scope", {})  # noqa: SLF001
+        request_id: UUID | None = scope.get("headrace.request_id")
+        return request_id
+
+    def require_recent_sign_in(self) -> None:
+        """Raises ApiError 403 for a session whose person has not proved who they are lately.
+
+        A program has nothing to prove again: its key is sent with every request.
+        """
+        if not isinstance(self.request.user, SessionUser):
+            return
+        records = self.request.session.get(SESSION_SIGN_INS, [])
+        latest = max((record["at"] for record in records), default=0)
+        if time.time() - latest > settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
+            raise errors.sign_in_again()
+
+
+class ActingView(HouseView):
+    """A view of an organization: `self.actor` has the permission that the method asks for."""
+
+    permissions: ClassVar[Mapping[str, Permission]]
+    """By method, for each that the view answers."""
+    sensitive: ClassVar[frozenset[str]] = frozenset()
+    """Methods for which a session must have been signed in lately."""
+    actor: Actor
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Before the method's handler: who, where, whether."""
+        super().initial(request, *args, **kwargs)
+        self.actor = self.find_actor(request)
+        method = request.method or ""
+        if hasattr(self, method.lower()) and method != "OPTIONS":
+            self.actor.require(self.permissions["GET" if method == "HEAD" else method])
+            if method in self.sensitive:
+                self.require_recent_sign_in()
+
+    def find_actor(self, request: Request) -> Actor:
+        """Who acts; raises ApiError 403 or 404."""
+        raise NotImplementedError
+
+    def actor_of_key(self, identity: KeyIdentity) -> Actor:
+        """An admin key's actor; raises ApiError 403 for a project's key."""
+        if identity.kind is not KeyKind.ADMIN:
+            raise errors.key_not_for_management()
+        return _actor_for_key(identity, self.ip, self.request_id)
+
+
+class TenantView(ActingView):
+    """A view under `/api/v1/organizations/<uuid:organization_id>/`.
+
+    An organization that is unknown, or not the caller's, is 404 alike.
+    """
+
+    def find_actor(self, request: Request) -> Actor:
+        """A member by session, or an admin key of this organization."""
+        organization_id: UUID = self.kwargs["organization_id"]
+        user: object = request.user
+        if isinstance(user, ApiKeyUser):
+            actor = self.actor_of_key(user.identity)
+            if user.identity.organization_id != organization_id:
+                raise errors.organization_not_found()
+            return actor
+        assert isinstance(user, SessionUser)
+        return _actor_for_user(user.user_id, organization_id, self.ip, self.request_id)
+
+
+class OrganizationKeyView(ActingView):
+    """A view under OpenAI's `/v1/organization/`: the admin key says which organization."""
+
+    authentication_classes = [ApiKeyAuthentication]
+
+    def find_actor(self, request: Request) -> Actor:
+        """The admin key's actor."""
+        user: object = request.user
+        assert isinstance(user, ApiKeyUser)
+        return self.actor_of_key(user.identity)
+
+
+def _actor_for_key(identity: KeyIdentity, ip: str, request_id: UUID | None) -> Actor:
+    return Actor(
+        ActorKind.API_KEY,
+        identity.key_id,
+        identity.organization_id,
+        identity.permissions,
+        ip,
+        request_id,
+    )
+
+
+def _actor_for_user(
+    user_id: UUID, organization_id: UUID, ip: str, request_id: UUID | None
+) -> Actor:
+    with (
+        tenants.facade.tenant_scope(organization_id),
+        connections["default"].cursor() as cursor,
+    ):
+        cursor.execute("SELECT role FROM tenants_membership WHERE user_id = %s", [user_id])
+        if cursor.fetchone() is None:
+            raise errors.organization_not_found()
+    return Actor(ActorKind.USER, user_id, organization_id, frozenset(Permission), ip, request_id)

@@ -1,0 +1,78 @@
+"""Lists: how much of one is asked for, and how a page of it is answered.
+
+A page starts behind the item whose id `after` names; ids are time-ordered, so pages stay right
+while rows come. A view asks its facade for `rows_max`, one more than is shown, and never for all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from rest_framework.request import Request
+
+from headrace import errors
+
+LIMIT_DEFAULT = 20
+LIMIT_MAX = 100
+ORDERS = ("desc", "asc")
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a client asked of a list: newest first unless `ascending`."""
+
+    limit: int
+    after: UUID | None
+    ascending: bool
+
+    @property
+    def rows_max(self) -> int:
+        """One more than is shown: it tells whether more follow."""
+        return self.limit + 1
+
+
+def asked_page(request: Request, *others: str) -> Page:
+    """`limit`, `after` and `order` of the query string, which may hold `others` and nothing else.
+
+    Raises ApiError 400 that names the parameter.
+    """
+    query = request.query_params
+    check_query(request, "limit", "after", "order", *others)
+    limit = query.get("limit", str(LIMIT_DEFAULT))
+    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= LIMIT_MAX:
+        raise errors.invalid(f"'limit' must be a number from 1 to {LIMIT_MAX}.", "limit")
+    order = query.get("order", ORDERS[0])
+    if order not in ORDERS:
+        raise errors.invalid("'order' must be 'asc' or 'desc'.", "order")
+    after = query.get("after")
+    try:
+        behind = UUID(after) if after else None
+    except ValueError:
+        raise errors.invalid("'after' must be an id of this list.", "after") from None
+    return Page(int(limit), behind, order == "asc")
+
+
+def check_query(request: Request, *known: str) -> None:
+    """Raises ApiError 400 for a query parameter that is not `known`, or is given twice."""
+    for name, values in request.query_params.lists():
+        if name not in known and name.removesuffix("[]") not in known:
+            raise errors.invalid(f"Unknown parameter: '{name[:100]}'.", name[:100])
+        if len(values) > 1 and not name.endswith("[]"):
+            raise errors.invalid(f"'{name[:100]}' is given more than once.", name[:100])
+
+
+def page_body(
+    rows: Sequence[Item], page: Page, render: Callable[[Item], dict[str, Any]]
+) -> dict[str, Any]:
+    """The answer to a list request; give up to `page.rows_max` rows, rendered with an `id` each."""
+    data = [render(row) for row in rows[: page.limit]]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": len(rows) > page.limit,
+    }

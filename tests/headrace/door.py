@@ -1,0 +1,74 @@
+"""The management API's door for tests: the very ASGI application of the web process's REST half.
+
+No engine and no socket: each request goes through Django's handler, its middleware and its thread,
+in this process. `Door` keeps cookies as a browser does, and sends the CSRF token with them.
+"""
+
+import asyncio
+import time
+from typing import Any, cast
+from uuid import UUID
+
+import httpx
+
+HOST = "http://127.0.0.1"
+
+
+class Door:
+    """A client of the REST routes: with a key, with a session, or with neither."""
+
+    def __init__(self, key: str | None = None) -> None:
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.cookies = httpx.Cookies()
+
+    def sign_in(self, user_id: UUID, seconds_ago: float = 0) -> "Door":
+        """A session as a completed sign-in leaves it, without the forms; returns itself."""
+        from django.contrib.auth import get_user_model, login
+        from django.contrib.sessions.backends.db import SessionStore
+        from django.http import HttpRequest
+
+        request = HttpRequest()
+        request.session = SessionStore()
+        user = get_user_model()._default_manager.get(pk=user_id)
+        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+        request.session["account_authentication_methods"] = [
+            {"method": "password", "at": time.time() - seconds_ago}
+        ]
+        request.session.save()
+        self.cookies.set("sessionid", str(request.session.session_key), domain="127.0.0.1")
+        self.cookies.set("csrftoken", "c" * 32, domain="127.0.0.1")
+        return self
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request; see httpx.Client.request for the options."""
+        return asyncio.run(self._request(method, path, options))
+
+    async def _request(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        from headrace.asgi import rest
+
+        headers = {**self._headers, **options.pop("headers", {})}
+        if "csrftoken" in self.cookies:
+            headers.setdefault("x-csrftoken", self.cookies["csrftoken"])
+        transport = httpx.ASGITransport(app=cast("Any", rest))
+        async with httpx.AsyncClient(
+            transport=transport, base_url=HOST, cookies=self.cookies, headers=headers
+        ) as client:
+            answer = await client.request(method, path, **options)
+            self.cookies = client.cookies
+        return answer
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        """GET."""
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        """POST."""
+        return self.request("POST", path, **options)
+
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        """PATCH."""
+        return self.request("PATCH", path, **options)
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        """DELETE."""
+        return self.request("DELETE", path, **options)
