@@ -11,6 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from headrace.sign_in import configuration as sign_in
+
+from headrace.client_address import parse_networks
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA_FOLDER = Path(os.environ.get("HEADRACE_DATA") or REPOSITORY / ".data").resolve()
 
@@ -86,7 +90,17 @@ REDIS_TIMEOUT_S = 0.5
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    *sign_in.saml_apps(os.environ),
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django.contrib.postgres",
     "rest_framework",
     "channels",
@@ -97,17 +111,43 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "headrace.sign_in.middleware.PagePolicyMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
-ACCOUNT_REAUTHENTICATION_TIMEOUT = _integer("HEADRACE_RECENT_SIGN_IN_S", 300)
-"""For how many seconds a sign-in is recent enough for a sensitive act (a key, a pay-out)."""
 ROOT_URLCONF = "headrace.urls"
 APPEND_SLASH = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+STATIC_URL = "/static/"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+CACHES = {
+    # What only sign-in counts: attempts by address and account. Redis away, nobody may try.
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL or "redis://127.0.0.1:1",
+        "KEY_PREFIX": "headrace:sign-in",
+        "OPTIONS": {"socket_timeout": REDIS_TIMEOUT_S, "socket_connect_timeout": REDIS_TIMEOUT_S},
+    }
+}
 REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "headrace.errors.render_rest_exception",
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -117,6 +157,58 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["headrace.management_api.bodies.BoundedJsonParser"],
 }
+
+# --- people signing in ---------------------------------------------------------------------------
+PUBLIC_URL = os.environ.get("HEADRACE_PUBLIC_URL", "http://127.0.0.1:8000")
+"""How people's browsers reach this house. Everything but plain HTTP on loopback is secured."""
+IS_SECURE = sign_in.is_secure(PUBLIC_URL)
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_COOKIE_NAME = "__Host-headrace" if IS_SECURE else "headrace"
+SESSION_COOKIE_AGE = _integer("HEADRACE_SESSION_AGE_S", 7 * 24 * 3600)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+"""Lax, for links in mail and the way back from an identity provider."""
+CSRF_FAILURE_VIEW = "headrace.urls.csrf_failure"
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_SECURE else 0
+SECURE_REFERRER_POLICY = "same-origin"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = os.environ.get("HEADRACE_HOME_PATH", "/accounts/email/")
+LOGOUT_REDIRECT_URL = LOGIN_URL
+ACCOUNT_ADAPTER = "headrace.sign_in.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = _integer("HEADRACE_RECENT_SIGN_IN_S", 300)
+"""For how many seconds a sign-in is recent enough for a sensitive act (a key, a pay-out)."""
+MFA_ADAPTER = "headrace.sign_in.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_TOTP_ISSUER = "Headrace"
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not IS_SECURE
+SOCIALACCOUNT_PROVIDERS = sign_in.providers(os.environ)
+SOCIALACCOUNT_ONLY = False
+SOCIALACCOUNT_STORE_TOKENS = False
+ORGANIZATIONS_PER_USER_MAX = _integer("HEADRACE_ORGANIZATIONS_PER_USER_MAX", 10)
+"""Organizations one person may found and own."""
 
 # --- the engine ----------------------------------------------------------------------------------
 ENGINE_SOCKET = Path(os.environ.get("HEADRACE_ENGINE_SOCKET", DATA_FOLDER / "run" / "engine.sock"))
@@ -178,6 +270,8 @@ REST_ANSWER_MAX_S = 15
 HEADERS_BYTES_MAX = 64 * 1024
 HEADERS_TIMEOUT_S = _integer("HEADRACE_HEADERS_TIMEOUT_S", 15)
 CONNECTIONS_MAX = _integer("HEADRACE_CONNECTIONS_MAX", 4096)
+TRUSTED_PROXIES = parse_networks(os.environ.get("HEADRACE_TRUSTED_PROXIES", "").split(","))
+"""Networks whose X-Forwarded-For is believed; by default nobody's."""
 DRAIN_TIMEOUT_S = _integer("HEADRACE_DRAIN_TIMEOUT_S", 20)
 STALL_S = _integer("HEADRACE_STALL_S", 20)
 """Readiness fails when an engine with work has made no step for this long."""
