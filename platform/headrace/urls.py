@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from headrace import errors
 from headrace.management_api.receipts import ReceiptView
+from headrace.static_files import static_file
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
@@ -15,6 +16,11 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Jso
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
     """404 in JSON, in the shape API clients parse."""
     return _json(errors.unknown_url(request.method or "", request.path))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> JsonResponse:
+    """403 in JSON: a form that another site may have sent."""
+    return _json(errors.csrf_failed())
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
@@ -31,6 +37,8 @@ handler404 = not_found
 handler500 = server_error
 
 urlpatterns = [
+    path("accounts/", include("allauth.urls")),
+    path("static/<path:path>", static_file, name="static"),
     path("v1/usage/requests/<str:request_id>", ReceiptView.as_view(), name="receipt"),
     path("", include("headrace.management_api.urls")),
 ]

@@ -23,6 +23,7 @@ class Door:
 
     def sign_in(self, user_id: UUID, seconds_ago: float = 0) -> "Door":
         """A session as a completed sign-in leaves it, without the forms; returns itself."""
+        from django.conf import settings
         from django.contrib.auth import get_user_model, login
         from django.contrib.sessions.backends.db import SessionStore
         from django.http import HttpRequest
@@ -30,12 +31,13 @@ class Door:
         request = HttpRequest()
         request.session = SessionStore()
         user = get_user_model()._default_manager.get(pk=user_id)
-        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+        login(request, user, backend="allauth.account.auth_backends.AuthenticationBackend")
         request.session["account_authentication_methods"] = [
             {"method": "password", "at": time.time() - seconds_ago}
         ]
         request.session.save()
-        self.cookies.set("sessionid", str(request.session.session_key), domain="127.0.0.1")
+        name = settings.SESSION_COOKIE_NAME
+        self.cookies.set(name, str(request.session.session_key), domain="127.0.0.1")
         self.cookies.set("csrftoken", "c" * 32, domain="127.0.0.1")
         return self
 

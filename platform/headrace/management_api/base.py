@@ -24,6 +24,7 @@ from headrace.management_api.authentication import (
     SessionUser,
 )
 from headrace.management_api.bodies import Body, parse_body
+from headrace.request_origin import address_of, request_id_of
 from tenants.contracts import Actor, ActorKind, KeyIdentity, KeyKind, Permission
 
 SESSION_SIGN_INS = "account_authentication_methods"
@@ -41,15 +42,13 @@ class HouseView(APIView):
 
     @property
     def ip(self) -> str:
-        """The caller's address, as the web server tells it."""
-        return str(self.request.META.get("REMOTE_ADDR") or "")
+        """The caller's address."""
+        return address_of(self.request._request)  # noqa: SLF001 - DRF gives no other way
 
     @property
     def request_id(self) -> UUID | None:
-        """What the answer's `x-request-id` will say; none outside the ASGI application."""
-        scope: Mapping[str, Any] = getattr(self.request._request, "scope", {})  # noqa: SLF001
-        request_id: UUID | None = scope.get("headrace.request_id")
-        return request_id
+        """What the answer's `x-request-id` will say."""
+        return request_id_of(self.request._request)  # noqa: SLF001
 
     def require_recent_sign_in(self) -> None:
         """Raises ApiError 403 for a session whose person has not proved who they are lately.

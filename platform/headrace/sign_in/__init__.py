@@ -1,0 +1,1 @@
+"""Signing in: django-allauth, and what this house asks of it."""
