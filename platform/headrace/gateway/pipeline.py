@@ -93,19 +93,31 @@ class Completion:
 
     async def next_event(self) -> Chunk | End:
         """What a choice gained, merged if the reader is slow, and at last the End."""
-        while True:
-            if (chunk := self._unread.take()) is not None:
-                # Set here and not after the write: a settle may come in between.
-                self._delivered = chunk.counts
-                return chunk
-            if self._end is not None:
-                return self._end
-            await self._more_news()
+        while (event := self.ready()) is None:
+            await self.news()
+        return event
+
+    def ready(self) -> Chunk | End | None:
+        """What `next_event()` would give at once, if anything."""
+        if (chunk := self._unread.take()) is not None:
+            # Set here and not after the write: a settle may come in between.
+            self._delivered = chunk.counts
+            return chunk
+        return self._end
+
+    async def news(self) -> None:
+        """Waits until there may be something ready, or somebody calls `wake()`."""
+        self._news.clear()
+        await self._news.wait()
+
+    def wake(self) -> None:
+        """Ends one `news()`, for a reader that also waits for something else."""
+        self._news.set()
 
     async def whole(self) -> tuple[list[Chunk], End]:
         """Waits for the End; with it comes one chunk per choice: instead of `next_event()`."""
         while self._end is None:
-            await self._more_news()
+            await self.news()
         return self._unread.take_all(), self._end
 
     def cancel(self, cause: Cause) -> None:
@@ -311,7 +323,3 @@ class Completion:
     def _computed(self) -> TokenCounts:
         """As the engine last told."""
         return TokenCounts() if self._stream is None else self._stream.counts
-
-    async def _more_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()

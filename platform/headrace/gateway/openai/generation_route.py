@@ -7,26 +7,24 @@ a step. Reads from a `Completion`; money is none of its business.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from django.conf import settings
 from structlog.contextvars import bind_contextvars
 
 from headrace import errors
 from headrace.gateway.admission.auth import identify
 from headrace.gateway.openai.answering import Answering, Framing
+from headrace.gateway.openai.streaming import stream
 from headrace.gateway.orders import Caller, Order
-from headrace.gateway.pipeline import Completion, End
+from headrace.gateway.pipeline import Completion
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.settling.charging import Cause
-from headrace.gateway.transport import sse
 from headrace.gateway.transport.http import (
     ClientGone,
-    Header,
     Receive,
     Scope,
     Send,
@@ -35,8 +33,6 @@ from headrace.gateway.transport.http import (
     read_json,
     send_encoded,
     send_error,
-    send_part,
-    start_response,
     wait_for_disconnect,
 )
 from inference.contracts import Chunk, TokenCounts
@@ -100,7 +96,7 @@ async def _answer(
         if admission.limits is not None:
             headers |= admission.limits.headers()
         if completion.order.stream:
-            await _stream(completion, framing, listener, send, headers)
+            await stream(completion, framing, listener, send, headers)
         else:
             chunks, end = await _unless_gone(listener, completion.whole())
             if end.error is not None:
@@ -135,67 +131,3 @@ async def _unless_gone(listener: "asyncio.Future[None]", work: Awaitable[Result]
         return task.result()
     finally:
         task.cancel()
-
-
-async def _stream(
-    completion: Completion,
-    framing: Framing,
-    listener: "asyncio.Future[None]",
-    send: Send,
-    headers: dict[str, str],
-) -> None:
-    """Sends headers with the first news of the engine, so that early failures keep their status."""
-    started = False
-
-    async def start(head: list[Header]) -> None:
-        nonlocal started
-        if not started:
-            started = True
-            await start_response(send, 200, [*sse.HEADERS, *head])
-            if opening := framing.opening():
-                await send_part(send, sse.frames(opening))
-
-    async for event in _with_keepalives(completion, listener):
-        if isinstance(event, End):
-            if event.error is not None and not started:
-                raise event.error
-            await start(encode_headers(headers))
-            # Never a made-up finish, and no [DONE] after a failure: the SDK raises on the object.
-            ending = (
-                sse.frames(framing.ending(event.counts)) + sse.DONE
-                if event.error is None
-                else sse.frames([event.error.body()])
-            )
-            await send_part(send, ending, last=True)
-            return
-        await start(encode_headers(headers))
-        if event is None:
-            await send_part(send, sse.KEEPALIVE)
-        elif payloads := framing.part(event):
-            await send_part(send, sse.frames(payloads))
-
-
-async def _with_keepalives(
-    completion: Completion, listener: "asyncio.Future[None]"
-) -> AsyncIterator[Chunk | End | None]:
-    """The completion's events, and None where a keep-alive is due; ends after the End."""
-    while True:
-        upcoming = asyncio.ensure_future(completion.next_event())
-        both: set[asyncio.Future[Any]] = {listener, upcoming}  # two result types in one wait
-        try:
-            while not upcoming.done():
-                await asyncio.wait(
-                    both,
-                    timeout=settings.STREAM_KEEPALIVE_S,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if listener.done():
-                    raise ClientGone
-                if not upcoming.done():
-                    yield None
-            event = upcoming.result()
-        finally:
-            upcoming.cancel()
-        yield event
-        if isinstance(event, End):
-            return
