@@ -20,9 +20,21 @@ class ServiceTier(enum.StrEnum):
     BATCH = "batch"
 
 
+class TokenClass(enum.StrEnum):
+    """What a token is sold as. Cached input and cache writes cost what input does unless set."""
+
+    INPUT = "input"
+    CACHED_INPUT = "cached_input"
+    CACHE_WRITE = "cache_write"
+    OUTPUT = "output"
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model for sale: what tenants call it, and what it takes."""
+    """A model for sale: what tenants call it, what it takes, and how long it will be there.
+
+    From `shutdown_at` on it is retired: no request is served, and the refusal names `successor`.
+    """
 
     offer_id: UUID
     public_id: str
@@ -31,13 +43,18 @@ class Offer:
     context_tokens_max: int
     output_tokens_max: int
     created_at: datetime
+    deprecated_at: datetime | None = None
+    shutdown_at: datetime | None = None
+    successor: str | None = None
+    """The public id of the offer to go to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     """The unit prices in force for one offer and tier at one instant, with their price rows.
 
-    `cached_input` falls back to the input price (and its row) where none is set.
+    A tenant's own price goes before the list's, class by class. `cached_input` and `cache_write`
+    fall back to the input price (and its row) where none is set; None is that too.
     """
 
     offer: Offer
@@ -49,6 +66,67 @@ class Quote:
     input_micros_per_mtok: int
     cached_input_micros_per_mtok: int
     output_micros_per_mtok: int
+    cache_write_price_id: UUID | None = None
+    cache_write_micros_per_mtok: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceEntry:
+    """One price of a book; None ends the price in force and puts nothing in its place."""
+
+    public_id: str
+    tier: ServiceTier
+    token_class: TokenClass
+    price_micros_per_mtok: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBook:
+    """Prices that may come: of the list, or (with an organization) of that tenant alone."""
+
+    entries: tuple[PriceEntry, ...]
+    currency: str = "USD"
+    note: str = ""
+    organization_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedBook:
+    """A book in the catalog, and what looked odd about it. `price_ids` are the rows it added."""
+
+    book_id: UUID
+    version: int
+    effective_at: datetime
+    price_ids: tuple[UUID, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSpan:
+    """A price over a span of time, as a tenant may see it; `ends_at` None is until further news."""
+
+    price_id: UUID
+    public_id: str
+    tier: ServiceTier
+    token_class: TokenClass
+    currency: str
+    price_micros_per_mtok: int
+    effective_at: datetime
+    ends_at: datetime | None
+    book_version: int
+    own: bool
+    """Agreed with this tenant: it goes before the list's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A tenant's own name for an offer, in one project or (None) in the whole organization."""
+
+    alias_id: UUID
+    name: str
+    public_id: str
+    project_id: UUID | None
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +136,26 @@ class UsageCounts:
     uncached_input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
+    cache_write_tokens: int = 0
+    """Of engines that charge for filling their cache; ours never does."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for a negative count."""
-        if min(self.uncached_input_tokens, self.cached_input_tokens, self.output_tokens) < 0:
+        if (
+            min(
+                self.uncached_input_tokens,
+                self.cached_input_tokens,
+                self.output_tokens,
+                self.cache_write_tokens,
+            )
+            < 0
+        ):
             raise ValueError("token counts must not be negative")
 
     @property
     def prompt_tokens(self) -> int:
-        """All input tokens, cached and not."""
-        return self.uncached_input_tokens + self.cached_input_tokens
+        """All input tokens: uncached, cached, and written to a cache."""
+        return self.uncached_input_tokens + self.cached_input_tokens + self.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +285,89 @@ class SweepReport:
     """What one sweep did: holds voided for want of any news of them."""
 
     voided: tuple[UUID, ...]
+
+
+class BucketWidth(enum.StrEnum):
+    """How long each bucket of a report is."""
+
+    MINUTE = "1m"
+    HOUR = "1h"
+    DAY = "1d"
+
+
+class UsageDimension(enum.StrEnum):
+    """What a report may tell apart, beside the value of one tag."""
+
+    PROJECT = "project_id"
+    KEY = "api_key_id"
+    MODEL = "model"
+    TIER = "tier"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """What a report is asked for: events from `start_at` to before `end_at`, in buckets.
+
+    Days are those of `time_zone`. Empty filters let everything pass. `tag` is the one tag to look
+    at, `user` being the end user: `by_tag` groups by its values, `tag_values` keeps only these.
+    """
+
+    start_at: datetime
+    end_at: datetime
+    width: BucketWidth = BucketWidth.DAY
+    time_zone: str = "UTC"
+    group_by: frozenset[UsageDimension] = frozenset()
+    tag: str | None = None
+    by_tag: bool = False
+    tag_values: tuple[str, ...] = ()
+    project_ids: tuple[UUID, ...] = ()
+    key_ids: tuple[UUID, ...] = ()
+    models: tuple[str, ...] = ()
+    tiers: tuple[ServiceTier, ...] = ()
+    is_embedding: bool | None = None
+    buckets_max: int = 31
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one group used in one bucket; what the report does not group by is None."""
+
+    project_id: UUID | None
+    key_id: UUID | None
+    model: str | None
+    tier: str | None
+    tag_value: str | None
+    """None also for what does not carry the tag."""
+    currency: str
+    requests: int
+    errors: int
+    uncached_input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    cost_pico: int
+    charge_pico: int
+
+    @property
+    def written_off_pico(self) -> int:
+        """What the requests cost beyond what they were charged."""
+        return self.cost_pico - self.charge_pico
+
+
+@dataclass(frozen=True, slots=True)
+class UsageBucket:
+    """The groups of one span of time; an empty bucket has none."""
+
+    start_at: datetime
+    end_at: datetime
+    rows: tuple[UsageRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePage:
+    """Consecutive buckets; `next_at` is where the next page starts, None after the last."""
+
+    buckets: tuple[UsageBucket, ...]
+    next_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +558,47 @@ class BillingError(Exception):
 
 
 class ModelNotFound(BillingError):
-    """No such offer, not active, or without an active price (never free by accident)."""
+    """No such offer, or one without an active price (never free by accident)."""
+
+
+class ModelRetired(ModelNotFound):
+    """The offer was shut down; `successor` is the public id to go to, if there is one."""
+
+    def __init__(self, public_id: str, successor: str | None) -> None:
+        super().__init__(f"{public_id} was shut down")
+        self.successor = successor
+
+
+class AliasInvalid(BillingError):
+    """An alias of a bad name, to an unknown model or project, or one too many."""
+
+
+class AliasExists(BillingError):
+    """The organization, or its project, has an alias of this name."""
+
+
+class AliasNotFound(BillingError):
+    """No such alias in this tenant."""
+
+
+class PriceBookInvalid(BillingError):
+    """A price book that cannot be published as it stands; nothing was written."""
+
+
+class PricesSuspicious(PriceBookInvalid):
+    """Prices that look like slips; publishing them takes the operator's word (`warnings`)."""
+
+    def __init__(self, warnings: tuple[str, ...]) -> None:
+        super().__init__("; ".join(warnings))
+        self.warnings = warnings
+
+
+class UsageExportInvalid(BillingError):
+    """A usage export that cannot be read: no known columns, or too many bad rows."""
+
+
+class UsageTooWide(BillingError):
+    """A report of more rows than anybody reads: group by less, or filter more."""
 
 
 class ReceiptNotFound(BillingError):

@@ -18,6 +18,8 @@ from billing.quotas import set_daily_tokens
 from billing.receipts import receipt
 from billing.reconcile import reconcile, reconcile_report
 from billing.sweeper import sweep
+from billing.usage.report import usage_page
+from billing.usage.rollups import roll_up
 
 __all__ = [
     "balance",
@@ -36,9 +38,11 @@ __all__ = [
     "reconcile",
     "reconcile_report",
     "renew",
+    "roll_up",
     "set_daily_tokens",
     "set_price",
     "settle",
     "sweep",
+    "usage_page",
     "void",
 ]

@@ -1,0 +1,97 @@
+"""Usage added up by hour, and the queue of events not yet added.
+
+The SQL functions of sql/0005_rollups.sql write these from usage events. Used inside `billing` only.
+"""
+
+from django.db import models
+
+from billing.fields import IntegerMoneyField
+from tenants.facade import TenantModel
+
+
+class UsageDelta(TenantModel):
+    """A usage event that no rollup has counted yet: written with it, gone once it is counted."""
+
+    pk = models.CompositePrimaryKey("organization_id", "request_id")
+    organization_id = models.UUIDField()
+    request_id = models.UUIDField()
+    occurred_at = models.DateTimeField()
+    is_embedding = models.BooleanField()
+
+    class Meta(TenantModel.Meta):
+        db_table = "billing_usage_delta"
+
+    def __str__(self) -> str:
+        return f"{self.request_id} at {self.occurred_at}"
+
+
+class UsageTotals(TenantModel):
+    """What both rollups tell apart, and what they add up."""
+
+    organization_id = models.UUIDField()
+    hour = models.DateTimeField()
+    project_id = models.UUIDField()
+    key_id = models.UUIDField()
+    model_served = models.CharField(max_length=128)
+    tier = models.CharField(max_length=16)
+    currency = models.CharField(max_length=3)
+    is_embedding = models.BooleanField()
+    requests = models.BigIntegerField()
+    errors = models.BigIntegerField()
+    uncached_input_tokens = models.BigIntegerField()
+    cached_input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    cost_pico = IntegerMoneyField()
+    charge_pico = IntegerMoneyField()
+
+    class Meta(TenantModel.Meta):
+        abstract = True
+
+
+class UsageHour(UsageTotals):
+    """Every event of one UTC hour, once. What was written off is cost less charge."""
+
+    pk = models.CompositePrimaryKey(
+        "organization_id",
+        "hour",
+        "project_id",
+        "key_id",
+        "model_served",
+        "tier",
+        "currency",
+        "is_embedding",
+    )
+
+    class Meta(UsageTotals.Meta):
+        db_table = "billing_usage_hour"
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests since {self.hour}"
+
+
+class UsageTagHour(UsageTotals):
+    """The events of one UTC hour that carry a tag, by its value; the end user is the tag `user`.
+
+    An hour keeps a bounded number of values of a tag; the rest is under `(other)`.
+    """
+
+    pk = models.CompositePrimaryKey(
+        "organization_id",
+        "tag_name",
+        "hour",
+        "tag_value",
+        "project_id",
+        "key_id",
+        "model_served",
+        "tier",
+        "currency",
+        "is_embedding",
+    )
+    tag_name = models.CharField(max_length=64)
+    tag_value = models.CharField(max_length=128)
+
+    class Meta(UsageTotals.Meta):
+        db_table = "billing_usage_tag_hour"
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests of {self.tag_name}={self.tag_value} since {self.hour}"
