@@ -1,8 +1,10 @@
 """What other packages see of tenants: frozen values and typed errors. No ORM object leaves here."""
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 
@@ -35,6 +37,24 @@ class Permission(enum.StrEnum):
     JOBS_READ = "jobs.read"
     JOBS_WRITE = "jobs.write"
     PLAYGROUND = "playground"
+
+
+class Role(enum.StrEnum):
+    """A member's place in an organization; `tenants.permissions` says what it allows."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    BILLING = "billing"
+    VIEWER = "viewer"
+
+
+class OrganizationStatus(enum.StrEnum):
+    """A suspended tenant may look and pay, not infer; a closed one is gone for everybody."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
 
 
 class ActorKind(enum.StrEnum):
@@ -96,12 +116,17 @@ class MinuteLimits:
 NO_LIMITS = MinuteLimits()
 
 
+NO_PROJECT = UUID(int=0)
+"""The project of an admin key: no row has this id."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyIdentity:
     """Who a valid API key speaks for, and the minute limits of its organization."""
 
     key_id: UUID
     project_id: UUID
+    """NO_PROJECT for an admin key."""
     organization_id: UUID
     organization_slug: str
     currency: str
@@ -109,6 +134,7 @@ class KeyIdentity:
     tokens_per_minute_max: int
     concurrent_requests_max: int
     expires_at: datetime | None
+    """Whichever comes first, its expiry or the end of its grace after a rotation."""
     kind: KeyKind = KeyKind.PROJECT
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
     permissions: frozenset[Permission] = frozenset()
@@ -128,6 +154,8 @@ class KeyIdentity:
     """Whether projects of the organization share no cached prefixes."""
     prompts_kept_days: int | None = None
     """How long prompts and answers are kept; None is not at all."""
+    input_tokens_per_minute_max: int | None = None
+    output_tokens_per_minute_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +179,167 @@ class Organization:
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """A kind of events: what it means, and the roles whose members get a mail of it."""
+    """A kind of events: what it means, and which members, by permission, get a mail of it."""
 
     name: str
     description: str
-    mail_roles: frozenset[str]
-    mail_kind: str
+    mail_permission: Permission | None
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationSettings:
+    """An organization as its members see it."""
+
+    organization_id: UUID
+    slug: str
+    display_name: str
+    currency: str
+    status: OrganizationStatus
+    time_zone: str
+    """An IANA name: where its days and months begin."""
+    limits: MinuteLimits
+    cost_tags: tuple[str, ...]
+    cache_per_project: bool
+    prompts_kept_days: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOf:
+    """One organization of a user's."""
+
+    organization: Organization
+    role: Role
+    status: OrganizationStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user in an organization."""
+
+    user_id: UUID
+    email: str
+    display_name: str
+    role: Role
+    added_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """An open, used or withdrawn invitation; its address is forgotten once it is not open."""
+
+    invitation_id: UUID
+    email: str | None
+    role: Role
+    created_at: datetime
+    expires_at: datetime
+    accepted_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedInvitation:
+    """A new invitation. `token` goes to the invited address; only its hash is stored."""
+
+    invitation: Invitation
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationOffer:
+    """What somebody who holds an open invitation's token may know before accepting."""
+
+    organization_id: UUID
+    display_name: str
+    role: Role
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectInfo:
+    """A project; an archived one admits no request."""
+
+    project_id: UUID
+    name: str
+    limits: MinuteLimits
+    created_at: datetime
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """A program's account in a project; disabling it stops its keys."""
+
+    service_account_id: UUID
+    project_id: UUID
+    name: str
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeySettings:
+    """What the maker of a project's key decides, and may change later."""
+
+    name: str
+    scopes: frozenset[KeyScope] = frozenset(KeyScope)
+    models: frozenset[str] | None = None
+    cidrs: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    limits: MinuteLimits = NO_LIMITS
+    end_user_limits: MinuteLimits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What is shown of a key: never its secret, never its hash."""
+
+    key_id: UUID
+    kind: KeyKind
+    project_id: UUID | None
+    """None for an admin key."""
+    service_account_id: UUID | None
+    created_by: UUID | None
+    prefix: str
+    last4: str
+    settings: KeySettings
+    permissions: frozenset[Permission]
+    created_at: datetime
+    last_used_at: datetime | None
+    """To about five minutes."""
+    revoked_at: datetime | None
+    revoke_at: datetime | None
+    """When a rotated key stops working."""
+    replaced_by: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Something that was done: ids only, no personal data but the address it came from."""
+
+    entry_id: UUID
+    sequence: int
+    occurred_at: datetime
+    actor_kind: ActorKind
+    actor_id: UUID | None
+    ip: str
+    request_id: UUID | None
+    action: str
+    target_kind: str
+    target_id: str
+    details: Mapping[str, Any]  # a JSON object, whose keys the action decides
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerdict:
+    """Whether an organization's audit log is whole; `fault` says where it is not."""
+
+    entries: int
+    fault: str | None
+
+
+ROWS_MAX = 101
+"""Of one list call: a page, and one more that tells whether there is more."""
 
 
 class TenantError(Exception):
@@ -165,6 +348,46 @@ class TenantError(Exception):
 
 class PermissionDenied(TenantError):
     """The actor may not do this here."""
+
+
+class TenantObjectNotFound(TenantError):
+    """No such row in this organization: unknown, another tenant's or gone, and not told apart."""
+
+
+class OrganizationNotFound(TenantObjectNotFound):
+    """Unknown or closed, or the user is not a member of it."""
+
+
+class InvitationNotFound(TenantObjectNotFound):
+    """Unknown, used, withdrawn or expired."""
+
+
+class TenantConflict(TenantError):
+    """The state of things forbids it; the text says what is in the way."""
+
+
+class LastOwner(TenantConflict):
+    """An organization keeps at least one owner."""
+
+
+class AlreadyRotated(TenantConflict):
+    """The key has a successor already: rotate that one."""
+
+
+class InvalidValue(TenantError):
+    """A setting that cannot be; `param` names it."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class OrganizationSuspended(TenantError):
+    """A valid key of an organization that may not infer."""
+
+
+class InvitationForAnother(TenantError):
+    """The invitation was sent to another address than the user's."""
 
 
 class KeyMalformed(TenantError):

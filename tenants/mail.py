@@ -1,17 +1,47 @@
-"""Mail to people: queued in the transaction of its cause, sent once by a worker.
+"""Mail to people: queued in the transaction of its cause, sent by a worker.
 
-Templates are plain text (`templates/tenants/mail/`), the first line is the subject. What a mail
-says is sealed while it waits and forgotten when it is sent. Never sends from a request.
+A template is a plain text file of `mail_templates/` named after the kind, its first line the
+subject. What a mail says is sealed while it waits and forgotten when it is sent. Never sends from
+a request.
 """
 
 import json
-from collections.abc import Mapping
+import logging
+import smtplib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.core.mail import EmailMessage
 from django.db import connections
+from django.template import Context, Engine, Template, TemplateDoesNotExist
 
+from tenants.contracts import SealBroken
+from tenants.models import Mail
 from tenants.scope import APP_ALIAS
-from tenants.sealing import Purpose, seal
+from tenants.sealing import Purpose, seal, unseal
+
+HOUSEKEEPER_ALIAS = "housekeeper"
+TEMPLATES = Path(__file__).with_name("mail_templates")
+FALLBACK_TEMPLATE = "event"
+CLAIM_MAX = 20
+RETRY_S = (60, 300, 1800, 7200, 36_000, 86_400)
+"""Pauses between tries: seven tries over a day and a half."""
+LEASE = timedelta(minutes=10)
+"""A worker that died while sending leaves the mail to another after this: it may come twice."""
+
+logger = logging.getLogger(__name__)
+
+_CLAIM = """
+    UPDATE tenants_mail SET attempts = attempts + 1, next_at = %(lease)s
+     WHERE id IN (SELECT id FROM tenants_mail
+                   WHERE sent_at IS NULL AND failed_at IS NULL AND next_at <= %(now)s
+                   ORDER BY next_at LIMIT %(items_max)s FOR UPDATE SKIP LOCKED)
+    RETURNING id"""
 
 
 def send_mail_later(
@@ -32,3 +62,59 @@ def send_mail_later(
         )
         mail_id: UUID = cursor.fetchone()[0]
     return mail_id
+
+
+def send_due_mail(now: datetime) -> int:
+    """Send up to CLAIM_MAX mails that are due; returns how many were tried."""
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(_CLAIM, {"now": now, "lease": now + LEASE, "items_max": CLAIM_MAX})
+        claimed = [row[0] for row in cursor.fetchall()]
+    for mail in Mail.objects.using(HOUSEKEEPER_ALIAS).filter(id__in=claimed).order_by("id"):
+        _send(mail, now)
+    return len(claimed)
+
+
+def _send(mail: Mail, now: datetime) -> None:
+    try:
+        subject, text = render(mail.kind, json.loads(unseal(mail.context_sealed, Purpose.MAIL)))
+        EmailMessage(subject, text, settings.DEFAULT_FROM_EMAIL, [mail.to_address]).send()
+    except SealBroken:
+        mail.failed_at = now
+        logger.warning("mail %s does not open: given up", mail.id)
+    except (OSError, smtplib.SMTPException) as error:
+        # The error may name the recipient: its type is enough for a log.
+        logger.warning("mail %s not sent: %s", mail.id, type(error).__name__)
+        if mail.attempts > len(RETRY_S):
+            mail.failed_at = now
+        else:
+            mail.next_at = now + timedelta(seconds=RETRY_S[mail.attempts - 1])
+    else:
+        mail.sent_at = now
+    if mail.sent_at or mail.failed_at:
+        mail.context_sealed = b""
+    mail.save(update_fields=["sent_at", "failed_at", "next_at", "context_sealed"])
+
+
+def render(kind: str, context: Mapping[str, Any]) -> tuple[str, str]:
+    """Subject and text of a mail; events without a template of their own share one.
+
+    The subject is one line whatever the context holds.
+    """
+    try:
+        template = _template(kind)
+    except TemplateDoesNotExist:
+        template = _template(FALLBACK_TEMPLATE)
+    rows: Sequence[tuple[str, Any]] = sorted((context.get("data") or {}).items())
+    filled = template.render(Context({**context, "kind": kind, "rows": rows}, autoescape=False))
+    subject, _, text = filled.strip().partition("\n")
+    return subject.strip(), text.strip() + "\n"
+
+
+@cache
+def _template(kind: str) -> Template:
+    return _engine().get_template(f"{kind}.txt")
+
+
+@cache
+def _engine() -> Engine:
+    return Engine(dirs=[str(TEMPLATES)], autoescape=False)

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-
-from headrace.sign_in import configuration as sign_in
+from kombu import Exchange, Queue
 
 from headrace.client_address import parse_networks
+from headrace.sign_in import configuration as sign_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA_FOLDER = Path(os.environ.get("HEADRACE_DATA") or REPOSITORY / ".data").resolve()
@@ -284,6 +284,28 @@ JOURNAL_WAIT_S = _integer("HEADRACE_JOURNAL_WAIT_S", 900)
 """How long a lapsed hold waits for an engine's journal before it is voided with a zero charge."""
 SWEEP_S = _integer("HEADRACE_SWEEP_S", 30)
 
+# --- events: webhooks and mail -------------------------------------------------------------------
+OUTBOX_PUMP_S = _integer("HEADRACE_OUTBOX_PUMP_S", 5)
+"""How often the beat has waiting events, deliveries and mail looked after."""
+WEBHOOK_LOOPBACK_ALLOWED = os.environ.get("HEADRACE_WEBHOOK_LOOPBACK_ALLOWED", "") == "1"
+"""Lets webhooks go to this machine, by plain http too: for demos and tests, never for tenants."""
+SMTP_HOST = os.environ.get("HEADRACE_SMTP_HOST", "")
+"""Empty: mail is written to files in the data folder instead of being sent."""
+EMAIL_BACKEND = (
+    "django.core.mail.backends.smtp.EmailBackend"
+    if SMTP_HOST
+    else "django.core.mail.backends.filebased.EmailBackend"
+)
+EMAIL_FILE_PATH = str(DATA_FOLDER / "outbox")
+EMAIL_HOST = SMTP_HOST
+EMAIL_PORT = _integer("HEADRACE_SMTP_PORT", 587)
+EMAIL_HOST_USER = os.environ.get("HEADRACE_SMTP_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("HEADRACE_SMTP_PASSWORD", "")
+EMAIL_USE_TLS = EMAIL_PORT != 465
+EMAIL_USE_SSL = EMAIL_PORT == 465
+EMAIL_TIMEOUT = 15
+DEFAULT_FROM_EMAIL = os.environ.get("HEADRACE_MAIL_FROM", "Headrace <headrace@localhost>")
+
 # --- bulk work -----------------------------------------------------------------------------------
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
 BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)
@@ -314,7 +336,25 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
+CELERY_TASK_QUEUES = [
+    Queue(name, Exchange(name), routing_key=name) for name in ("celery", "webhooks", "mail")
+]
+"""A worker without `-Q` takes from all of them."""
+CELERY_TASK_ROUTES = {
+    "tenants.deliver_webhooks": {"queue": "webhooks"},
+    "tenants.send_mail": {"queue": "mail"},
+}
 CELERY_BEAT_SCHEDULE = {
+    "deliver webhooks": {
+        "task": "tenants.deliver_webhooks",
+        "schedule": OUTBOX_PUMP_S,
+        "options": {"expires": OUTBOX_PUMP_S},
+    },
+    "send mail": {
+        "task": "tenants.send_mail",
+        "schedule": OUTBOX_PUMP_S,
+        "options": {"expires": OUTBOX_PUMP_S},
+    },
     "sweep lapsed holds": {"task": "headrace.sweep_holds", "schedule": SWEEP_S},
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",

@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
                     "event",
                     models.ForeignKey(
                         db_constraint=False,
-                        on_delete=django.db.models.deletion.CASCADE,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
                         related_name="+",
                         to="tenants.outboxevent",
                     ),
@@ -139,7 +139,7 @@ class Migration(migrations.Migration):
                     "delivery",
                     models.ForeignKey(
                         db_constraint=False,
-                        on_delete=django.db.models.deletion.CASCADE,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
                         related_name="log",
                         to="tenants.webhookdelivery",
                     ),
@@ -200,7 +200,7 @@ class Migration(migrations.Migration):
             name="endpoint",
             field=models.ForeignKey(
                 db_constraint=False,
-                on_delete=django.db.models.deletion.CASCADE,
+                on_delete=django.db.models.deletion.DO_NOTHING,
                 related_name="deliveries",
                 to="tenants.webhookendpoint",
             ),

@@ -86,11 +86,11 @@ class WebhookDelivery(TenantModel):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(OrganizationRow, on_delete=models.PROTECT, related_name="+")
-    # Composite foreign keys in sql/ are the constraints of these.
+    # Composite foreign keys in sql/ are the constraints of these, and cascade.
     endpoint = models.ForeignKey(
-        WebhookEndpoint, models.CASCADE, related_name="deliveries", db_constraint=False
+        WebhookEndpoint, models.DO_NOTHING, related_name="deliveries", db_constraint=False
     )
-    event = models.ForeignKey(OutboxEvent, models.CASCADE, related_name="+", db_constraint=False)
+    event = models.ForeignKey(OutboxEvent, models.DO_NOTHING, related_name="+", db_constraint=False)
     state = models.CharField(
         max_length=16, choices=DeliveryState.choices, default=DeliveryState.PENDING
     )
@@ -133,7 +133,7 @@ class WebhookAttempt(TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(OrganizationRow, on_delete=models.PROTECT, related_name="+")
     delivery = models.ForeignKey(
-        WebhookDelivery, models.CASCADE, related_name="log", db_constraint=False
+        WebhookDelivery, models.DO_NOTHING, related_name="log", db_constraint=False
     )
     attempt = models.PositiveIntegerField()
     started_at = models.DateTimeField()

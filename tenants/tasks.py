@@ -1,0 +1,50 @@
+"""The Celery tasks of tenants. Celery only wakes them: what there is to do is in PostgreSQL.
+
+A wake-up may be lost, late or doubled without harm; the beat sends one regularly. Each task is
+short, far below the broker's visibility timeout, and carries ids only.
+"""
+
+import threading
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from tenants.mail import send_due_mail
+from tenants.webhooks.deliveries import deliver_due
+from tenants.webhooks.fan_out import fan_out
+
+ROUNDS_MAX = 10
+"""Of one task: what is left then is the next wake-up's."""
+
+_webhook_seat = threading.BoundedSemaphore(1)
+_mail_seat = threading.BoundedSemaphore(1)
+"""One of each a process: slow receivers must not take all threads of a worker."""
+
+
+@shared_task(name="tenants.deliver_webhooks")
+def deliver_webhooks() -> None:
+    """Fan waiting events out, and post deliveries that are due."""
+    if not _webhook_seat.acquire(blocking=False):
+        return
+    try:
+        for _ in range(ROUNDS_MAX):
+            events = fan_out()
+            tried = deliver_due(timezone.now(), loopback_allowed=settings.WEBHOOK_LOOPBACK_ALLOWED)
+            if not events and not tried:
+                return
+    finally:
+        _webhook_seat.release()
+
+
+@shared_task(name="tenants.send_mail")
+def send_mail() -> None:
+    """Send mail that is due."""
+    if not _mail_seat.acquire(blocking=False):
+        return
+    try:
+        for _ in range(ROUNDS_MAX):
+            if not send_due_mail(timezone.now()):
+                return
+    finally:
+        _mail_seat.release()
