@@ -7,7 +7,18 @@ that is not. Mounted by `headrace.urls`.
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
-TENANT_ROUTES: list[URLPattern] = []
+from headrace.management_api import webhooks
+
+TENANT_ROUTES: list[URLPattern] = [
+    path("event_kinds", webhooks.EventKindsView.as_view()),
+    path("webhooks", webhooks.WebhooksView.as_view()),
+    path("webhooks/<uuid:webhook_id>", webhooks.WebhookView.as_view()),
+    path("webhooks/<uuid:webhook_id>/secret", webhooks.WebhookSecretView.as_view()),
+    path("webhooks/<uuid:webhook_id>/test", webhooks.WebhookTestView.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries", webhooks.WebhookDeliveriesView.as_view()),
+    path("webhook_deliveries/<uuid:delivery_id>", webhooks.WebhookDeliveryView.as_view()),
+    path("webhook_deliveries/<uuid:delivery_id>/replay", webhooks.WebhookReplayView.as_view()),
+]
 """Under /api/v1/organizations/<uuid:organization_id>/, by session or admin key: TenantView."""
 
 ORGANIZATION_KEY_ROUTES: list[URLPattern] = []
