@@ -70,7 +70,13 @@ SECRET_KEY = os.environ.get("HEADRACE_SECRET_KEY", "")
 if len(SECRET_KEY) < 32:
     raise ImproperlyConfigured("HEADRACE_SECRET_KEY must be set, to at least 32 characters")
 DEBUG = False
-ALLOWED_HOSTS = os.environ.get("HEADRACE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
+PUBLIC_URL = os.environ.get("HEADRACE_PUBLIC_URL", "http://127.0.0.1:8000")
+"""How people's browsers reach this house. Everything but plain HTTP on loopback is secured."""
+ALLOWED_HOSTS = os.environ.get(
+    "HEADRACE_ALLOWED_HOSTS",
+    f"localhost,127.0.0.1,[::1],{urlsplit(PUBLIC_URL).hostname}",
+).split(",")
+"""Names we answer to, on every route but health. A request by any other name is 400."""
 
 # --- databases: three roles on one PostgreSQL ----------------------------------------------------
 DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 8)
@@ -159,8 +165,6 @@ REST_FRAMEWORK = {
 }
 
 # --- people signing in ---------------------------------------------------------------------------
-PUBLIC_URL = os.environ.get("HEADRACE_PUBLIC_URL", "http://127.0.0.1:8000")
-"""How people's browsers reach this house. Everything but plain HTTP on loopback is secured."""
 IS_SECURE = sign_in.is_secure(PUBLIC_URL)
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SESSION_COOKIE_NAME = "__Host-headrace" if IS_SECURE else "headrace"
@@ -183,6 +187,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "OPTIONS": {"min_length": 12},
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 LOGIN_URL = "/accounts/login/"

@@ -23,6 +23,7 @@ class Door:
 
     def sign_in(self, user_id: UUID, seconds_ago: float = 0) -> "Door":
         """A session as a completed sign-in leaves it, without the forms; returns itself."""
+        from allauth.account.internal.userkit import user_id_to_str
         from django.conf import settings
         from django.contrib.auth import get_user_model, login
         from django.contrib.sessions.backends.db import SessionStore
@@ -35,6 +36,7 @@ class Door:
         request.session["account_authentication_methods"] = [
             {"method": "password", "at": time.time() - seconds_ago}
         ]
+        request.session["account_authentication_methods_user"] = user_id_to_str(user)
         request.session.save()
         name = settings.SESSION_COOKIE_NAME
         self.cookies.set(name, str(request.session.session_key), domain="127.0.0.1")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from allauth.account.authentication import get_authentication_records
 from django.conf import settings
 from django.db import connections
 from rest_framework.request import Request
@@ -26,9 +27,6 @@ from headrace.management_api.authentication import (
 from headrace.management_api.bodies import Body, parse_body
 from headrace.request_origin import address_of, request_id_of
 from tenants.contracts import Actor, ActorKind, KeyIdentity, KeyKind, Permission
-
-SESSION_SIGN_INS = "account_authentication_methods"
-"""Where the sign-in library notes in a session when, and how, its person proved who they are."""
 
 
 class HouseView(APIView):
@@ -57,7 +55,8 @@ class HouseView(APIView):
         """
         if not isinstance(self.request.user, SessionUser):
             return
-        records = self.request.session.get(SESSION_SIGN_INS, [])
+        django_request = self.request._request  # noqa: SLF001 - DRF gives no other way
+        records = get_authentication_records(django_request, django_request.user)
         latest = max((record["at"] for record in records), default=0)
         if time.time() - latest > settings.ACCOUNT_REAUTHENTICATION_TIMEOUT:
             raise errors.sign_in_again()
