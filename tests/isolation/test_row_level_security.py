@@ -21,12 +21,18 @@ UNPROTECTED = {
     "auth_permission": "names of permissions, no tenant's data",
     "auth_group": "the operator's staff groups",
     "auth_group_permissions": "the operator's staff groups",
+    "account_emailaddress": "a person's addresses, before a tenant is known",
+    "account_emailconfirmation": "a person's; empty, links are signed instead",
     "django_session": "who is signed in where: a person, not a tenant",
+    "mfa_authenticator": "a person's second factors, sealed",
+    "socialaccount_socialaccount": "a person's accounts at identity providers",
+    "socialaccount_socialapp": "empty: providers are configured by the environment",
+    "socialaccount_socialtoken": "empty: tokens of providers are not stored",
     "tenants_user": "a person, who may belong to several tenants or none",
     "tenants_user_groups": "the operator's staff groups",
     "tenants_user_user_permissions": "the operator's staff",
 }
-CATALOG = {"billing_offer", "billing_price"}
+CATALOG = {"billing_offer", "billing_price", "billing_price_book"}
 """The operator's price list: the same for everybody, readable by everybody, no tenant column."""
 
 BEFORE_A_TENANT_IS_KNOWN = {
@@ -34,6 +40,7 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_revoked_among",
     "tenants_organization_by_slug",
     "tenants_queue_mail",
+    "billing_open_own_account",
     "billing_quote",
     "billing_take_holds",
     "billing_settle_holds",
@@ -258,8 +265,8 @@ PLANTED_LEG = """
     SELECT uuidv7(), organization_id, transaction_id, account_id, 1 FROM billing_ledger_leg"""
 PLANTED_OFFER = """
     INSERT INTO billing_offer (id, public_id, display_name, owned_by, context_tokens_max,
-                               output_tokens_max, is_active)
-    VALUES (uuidv7(), 'mine', 'mine', 'me', 1, 1, true)"""
+                               output_tokens_max)
+    VALUES (uuidv7(), 'mine', 'mine', 'me', 1, 1)"""
 WRITES = [
     PLANTED_TX,
     PLANTED_LEG,

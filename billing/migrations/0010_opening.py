@@ -1,0 +1,13 @@
+"""Opening an account by the organization itself."""
+
+from pathlib import Path
+
+from django.db import migrations
+
+SQL = Path(__file__).parents[1] / "sql" / "0010_opening.sql"
+
+
+class Migration(migrations.Migration):
+    dependencies = [("billing", "0009_corrections"), ("tenants", "0002_people")]
+
+    operations = [migrations.RunSQL(SQL.read_text(encoding="utf-8"))]
