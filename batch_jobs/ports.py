@@ -77,8 +77,8 @@ class CompletionPort(Protocol):
         """What a request was charged, in pico-units; None while its hold is still open."""
         ...
 
-    def knows_model(self, organization_id: UUID, model: str) -> bool:
-        """Whether this tenant can buy this model's answers at batch price now."""
+    def knows_model(self, organization_id: UUID, project_id: UUID, model: str) -> bool:
+        """Whether this project can buy what it calls by this name at batch price now."""
         ...
 
 

@@ -7,6 +7,8 @@ products. Called by the hold (estimates), by tests as the reference of the SQL, 
 from billing.contracts import PICO, Quote, UsageCounts
 
 FRACTION_DIGITS = len(str(PICO)) - 1
+MICRO_PICO = 10**6
+"""Pico-units in a micro-unit."""
 
 
 def estimate_pico(quote: Quote, prompt_tokens: int, output_tokens_max: int) -> int:
@@ -25,18 +27,54 @@ def cost_pico(quote: Quote, counts: UsageCounts) -> int:
     return (
         counts.uncached_input_tokens * quote.input_micros_per_mtok
         + counts.cached_input_tokens * quote.cached_input_micros_per_mtok
+        + counts.cache_write_tokens * _cache_write_micros_per_mtok(quote)
         + counts.output_tokens * quote.output_micros_per_mtok
     )
 
 
-def counts_of(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> UsageCounts:
-    """Disjoint counts from an engine's: cached is part of the prompt, reasoning part of the output.
+def counts_of(
+    prompt_tokens: int, cached_tokens: int, output_tokens: int, cache_write_tokens: int = 0
+) -> UsageCounts:
+    """Disjoint counts from an engine's: cached and cache writes are part of the prompt, reasoning
+    part of the output.
 
-    Raises ValueError when the cached tokens are more than the prompt, or a count is negative.
+    Raises ValueError when those parts are more than the prompt, or a count is negative.
     """
-    if cached_tokens > prompt_tokens:
-        raise ValueError("cached tokens must not exceed the prompt")
-    return UsageCounts(prompt_tokens - cached_tokens, cached_tokens, output_tokens)
+    if cached_tokens + cache_write_tokens > prompt_tokens:
+        raise ValueError("cached tokens and cache writes must not exceed the prompt")
+    return UsageCounts(
+        prompt_tokens - cached_tokens - cache_write_tokens,
+        cached_tokens,
+        output_tokens,
+        cache_write_tokens,
+    )
+
+
+def per_million_string(price_micros_per_mtok: int) -> str:
+    """A price as people quote it: units of currency per million tokens, exactly."""
+    return decimal_string(price_micros_per_mtok * MICRO_PICO)
+
+
+def per_token_string(price_micros_per_mtok: int) -> str:
+    """The same price per single token: micro-units per million are pico-units per token."""
+    return decimal_string(price_micros_per_mtok)
+
+
+def parse_per_million(text: str) -> int:
+    """Micro-units per million tokens of a price in units of currency per million tokens.
+
+    Raises ValueError for no number, and for one finer than a micro-unit, which is what a price per
+    token looks like where one per million belongs.
+    """
+    micros, rest = divmod(parse_decimal(text), MICRO_PICO)
+    if rest:
+        raise ValueError(f"{text} per million tokens is finer than a micro-unit: is it per token?")
+    return micros
+
+
+def _cache_write_micros_per_mtok(quote: Quote) -> int:
+    own = quote.cache_write_micros_per_mtok
+    return quote.input_micros_per_mtok if own is None else own
 
 
 def decimal_string(amount_pico: int) -> str:

@@ -69,7 +69,7 @@ def daily_tokens(tenant: Tenant) -> tuple[int, int]:
 
 def quote(house: LiveHouse, tenant: Tenant) -> Quote:
     """The prices in force for the tenant."""
-    return billing.facade.quote(tenant.organization_id, house.model, ServiceTier.INTERACTIVE)
+    return billing.facade.quote(tenant.organization_id, None, house.model, ServiceTier.INTERACTIVE)
 
 
 def counts(event: dict[str, Any]) -> UsageCounts:

@@ -4,7 +4,14 @@ Constraints here and in sql/ hold the invariants; writing happens in the SQL fun
 role `app` may only read most of these. Used inside `billing` only.
 """
 
-from billing.models.catalog import OfferRow, Price, TokenClass
+from billing.models.catalog import (
+    AliasRow,
+    OfferRow,
+    Price,
+    PriceBook,
+    TenantPrice,
+    TenantPriceBook,
+)
 from billing.models.ledger import (
     Account,
     LedgerAccount,
@@ -16,6 +23,7 @@ from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, Usa
 
 __all__ = [
     "Account",
+    "AliasRow",
     "Hold",
     "HoldState",
     "LedgerAccount",
@@ -24,8 +32,10 @@ __all__ = [
     "LedgerTransaction",
     "OfferRow",
     "Price",
+    "PriceBook",
     "QuotaCounter",
     "QuotaPolicy",
-    "TokenClass",
+    "TenantPrice",
+    "TenantPriceBook",
     "UsageEvent",
 ]

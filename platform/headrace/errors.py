@@ -204,6 +204,18 @@ def model_not_found(model: str) -> ApiError:
     )
 
 
+def model_retired(model: str, successor: str | None) -> ApiError:
+    """404: the model was shut down; the message names the one to go to."""
+    shown = model if len(model) <= 100 else f"{model[:100]}..."
+    advice = f" Use '{successor}' instead." if successor else ""
+    return ApiError(
+        404,
+        f"The model '{shown}' has been shut down.{advice}",
+        code="model_not_found",
+        param="model",
+    )
+
+
 def context_length_exceeded(context_tokens_max: int, asked_tokens: int, param: str) -> ApiError:
     """400: prompt and asked output do not fit the model."""
     return ApiError(
@@ -269,6 +281,12 @@ def from_domain(error: Exception) -> ApiError | None:
             return overloaded("The database is away; try again shortly.")
         case billing.contracts.ReceiptNotFound():
             return ApiError(404, "No such request.")
+        case billing.contracts.AliasNotFound():
+            return ApiError(404, "No such alias.")
+        case billing.contracts.AliasExists():
+            return ApiError(409, str(error), code="already_exists", param="name")
+        case billing.contracts.AliasInvalid():
+            return invalid(str(error), None)
     return None
 
 

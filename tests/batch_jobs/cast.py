@@ -98,6 +98,6 @@ class ScriptedPort:
         """None while this port has not settled it."""
         return self.charges.get(request_id)
 
-    def knows_model(self, organization_id: UUID, model: str) -> bool:
+    def knows_model(self, organization_id: UUID, project_id: UUID, model: str) -> bool:
         """Any."""
         return True

@@ -71,7 +71,9 @@ class Tenant:
     def with_prices(self, input_: int, cached_input: int, output: int) -> "Tenant":
         """The same tenant, quoted for another model of these prices."""
         model = make_offer(f"priced-{uuid4().hex[:12]}", input_, cached_input, output)
-        return self.quoted(quote(self.organization_id, model, ServiceTier.INTERACTIVE))
+        return self.quoted(
+            quote(self.organization_id, self.project_id, model, ServiceTier.INTERACTIVE)
+        )
 
     def quoted(self, other: Quote) -> "Tenant":
         """The same tenant with another quote."""
@@ -120,7 +122,7 @@ def make_tenant(name: str = "acme", credit_pico: int = 5 * PICO, floor_pico: int
         project_id=project_id,
         key_id=key.key_id,
         secret=key.secret,
-        quote=quote(organization_id, PENNY_MODEL, ServiceTier.INTERACTIVE),
+        quote=quote(organization_id, project_id, PENNY_MODEL, ServiceTier.INTERACTIVE),
     )
 
 

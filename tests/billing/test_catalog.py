@@ -8,7 +8,15 @@ import pytest
 from django.db import IntegrityError, connections
 
 from billing.contracts import ModelNotFound, Quote, ServiceTier, UsageCounts
-from billing.facade import hold, offers, publish_offer, quote, reconcile, set_price, settle
+from billing.facade import (
+    hold,
+    models_for_sale,
+    publish_offer,
+    quote,
+    reconcile,
+    set_price,
+    settle,
+)
 from tenants.facade import create_organization
 from tests.billing.cast import Tenant, make_offer, refusals, used
 
@@ -25,10 +33,11 @@ def sold(public_id: str, token_class: str, since: str, until: str | None = None)
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
             "INSERT INTO billing_price"
-            " (id, offer_id, tier, token_class, currency, price_micros_per_mtok, valid)"
-            " SELECT uuidv7(), id, 'interactive', %s, 'USD', 1000, tstzrange("
+            " (id, offer_id, book_id, tier, token_class, currency, price_micros_per_mtok, valid)"
+            " SELECT uuidv7(), o.id, b.id, 'interactive', %s, 'USD', 1000, tstzrange("
             " now() - %s::interval, now() - %s::interval)"
-            " FROM billing_offer WHERE public_id = %s RETURNING id",
+            " FROM billing_offer o, (SELECT id FROM billing_price_book LIMIT 1) b"
+            " WHERE public_id = %s RETURNING id",
             [token_class, since, until, public_id],
         )
         price_id: UUID = cursor.fetchone()[0]
@@ -38,7 +47,7 @@ def sold(public_id: str, token_class: str, since: str, until: str | None = None)
 def test_a_quote_has_the_prices_in_force_and_their_rows(acme: Tenant) -> None:
     model = make_offer(fresh("priced"), 50_000, 5_000, 250_000)
 
-    quoted = quote(acme.organization_id, model, INTERACTIVE)
+    quoted = quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
 
     assert quoted.offer.public_id == model
     assert quoted.offer.context_tokens_max == 8192
@@ -54,7 +63,7 @@ def test_a_quote_has_the_prices_in_force_and_their_rows(acme: Tenant) -> None:
 def test_cached_input_costs_as_much_as_input_unless_it_has_a_price(acme: Tenant) -> None:
     model = make_offer(fresh("uncached"), 50_000, None, 250_000)
 
-    quoted = quote(acme.organization_id, model, INTERACTIVE)
+    quoted = quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
 
     assert quoted.cached_input_micros_per_mtok == 50_000
     assert quoted.cached_input_price_id == quoted.input_price_id
@@ -67,25 +76,25 @@ def test_a_model_without_a_price_is_not_for_sale(
     model = make_offer(fresh("unpriced"), input_, 0, output)
 
     with pytest.raises(ModelNotFound):
-        quote(acme.organization_id, model, INTERACTIVE)
-    assert model not in {offer.public_id for offer in offers(acme.organization_id)}
+        quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
+    assert model not in dict(models_for_sale(acme.organization_id))
 
 
 def test_a_model_without_batch_prices_is_not_sold_in_batch(acme: Tenant) -> None:
     model = make_offer(fresh("interactive"), 2, 2, 2)
 
     with pytest.raises(ModelNotFound):
-        quote(acme.organization_id, model, BATCH)
+        quote(acme.organization_id, acme.project_id, model, BATCH)
 
     make_offer(model, 1, 1, 1, tier=BATCH)
-    assert quote(acme.organization_id, model, BATCH).output_micros_per_mtok == 1
+    assert quote(acme.organization_id, acme.project_id, model, BATCH).output_micros_per_mtok == 1
 
 
 def test_a_price_of_zero_is_a_price(acme: Tenant) -> None:
     model = make_offer(fresh("free"), 0, 0, 0)
 
-    assert quote(acme.organization_id, model, INTERACTIVE).input_micros_per_mtok == 0
-    assert model in {offer.public_id for offer in offers(acme.organization_id)}
+    assert quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok == 0
+    assert model in dict(models_for_sale(acme.organization_id))
 
 
 def test_prices_in_another_currency_are_not_this_tenants(acme: Tenant) -> None:
@@ -94,24 +103,24 @@ def test_prices_in_another_currency_are_not_this_tenants(acme: Tenant) -> None:
         set_price(model, INTERACTIVE, token_class, 1, currency="EUR")
 
     with pytest.raises(ModelNotFound):
-        quote(acme.organization_id, model, INTERACTIVE)
+        quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
 
 
 @pytest.mark.parametrize("name", ["", "no-such-model", "x' OR '1'='1", "a\0b", "x" * 10_000])
 def test_an_unknown_model_is_not_found(acme: Tenant, name: str) -> None:
     with pytest.raises(ModelNotFound):
-        quote(acme.organization_id, name, INTERACTIVE)
+        quote(acme.organization_id, acme.project_id, name, INTERACTIVE)
 
 
 def test_a_new_price_holds_for_new_quotes_only(acme: Tenant) -> None:
     model = make_offer(fresh("changing"), 10, 10, 10)
-    old = quote(acme.organization_id, model, INTERACTIVE)
+    old = quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
     request = acme.quoted(old).held()
 
     make_offer(model, 1_000, 1_000, 1_000)
     settle([used(request, UsageCounts(60, 0, 40))])
 
-    assert quote(acme.organization_id, model, INTERACTIVE).input_micros_per_mtok == 1_000
+    assert quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok == 1_000
     told = acme.receipt(request)
     assert (told.charge_pico, told.input_micros_per_mtok) == (1_000, 10)
 
@@ -119,7 +128,7 @@ def test_a_new_price_holds_for_new_quotes_only(acme: Tenant) -> None:
 def test_setting_the_price_in_force_again_adds_no_row(acme: Tenant) -> None:
     model = make_offer(fresh("same"), 10, 10, 10)
 
-    first = quote(acme.organization_id, model, INTERACTIVE).input_price_id
+    first = quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_price_id
     again = set_price(model, INTERACTIVE, "input", 10)
 
     assert first == again
@@ -142,18 +151,18 @@ def test_only_known_models_and_classes_have_prices(django_database: object) -> N
 
 def test_publishing_again_updates_what_is_said_and_keeps_the_id(acme: Tenant) -> None:
     model = make_offer(fresh("renamed"), 1, 1, 1)
-    before = quote(acme.organization_id, model, INTERACTIVE).offer
+    before = quote(acme.organization_id, acme.project_id, model, INTERACTIVE).offer
 
     publish_offer(model, "Better name", "headrace", 4096, 512)
 
-    after = quote(acme.organization_id, model, INTERACTIVE).offer
+    after = quote(acme.organization_id, acme.project_id, model, INTERACTIVE).offer
     assert after.offer_id == before.offer_id
     assert (after.display_name, after.context_tokens_max) == ("Better name", 4096)
 
 
 def test_two_prices_never_hold_at_once(acme: Tenant) -> None:
     model = make_offer(fresh("overlap"), 1, 1, 1)
-    offer_id = quote(acme.organization_id, model, INTERACTIVE).offer.offer_id
+    offer_id = quote(acme.organization_id, acme.project_id, model, INTERACTIVE).offer.offer_id
 
     with (
         connections["housekeeper"].cursor() as cursor,
@@ -161,9 +170,10 @@ def test_two_prices_never_hold_at_once(acme: Tenant) -> None:
     ):
         cursor.execute(
             "INSERT INTO billing_price"
-            " (id, offer_id, tier, token_class, currency, price_micros_per_mtok, valid)"
-            " VALUES (uuidv7(), %s, 'interactive', 'input', 'USD', 5,"
-            " tstzrange(now() + interval '1 day', NULL))",
+            " (id, offer_id, book_id, tier, token_class, currency, price_micros_per_mtok, valid)"
+            " SELECT uuidv7(), %s, b.id, 'interactive', 'input', 'USD', 5,"
+            " tstzrange(now() + interval '1 day', NULL)"
+            " FROM billing_price_book b LIMIT 1",
             [offer_id],
         )
 
@@ -173,7 +183,7 @@ def test_a_hold_of_another_currency_than_the_accounts_is_refused(acme: Tenant) -
     for token_class in ("input", "output"):
         set_price(model, INTERACTIVE, token_class, 1, currency="EUR")
     european = create_organization(f"european-{uuid4().hex[:12]}", "european", "EUR")
-    in_euros = quote(european.organization_id, model, INTERACTIVE)
+    in_euros = quote(european.organization_id, None, model, INTERACTIVE)
 
     outcomes = hold([acme.quoted(in_euros).request()])
 
@@ -183,7 +193,7 @@ def test_a_hold_of_another_currency_than_the_accounts_is_refused(acme: Tenant) -
 
 def test_a_quote_is_honoured_for_a_moment_after_its_prices_changed(acme: Tenant) -> None:
     model = make_offer(fresh("moving"), 10, 10, 10)
-    moments_old = acme.quoted(quote(acme.organization_id, model, INTERACTIVE))
+    moments_old = acme.quoted(quote(acme.organization_id, acme.project_id, model, INTERACTIVE))
     make_offer(model, 1_000, 1_000, 1_000)
 
     [outcome] = hold([moments_old.request()])
@@ -196,7 +206,7 @@ def test_a_quote_whose_prices_went_longer_ago_is_stale(acme: Tenant) -> None:
     old_input = sold(model, "input", "1 day", "1 minute")
     old_output = sold(model, "output", "1 day", "1 minute")
     make_offer(model, 1_000, None, 1_000)
-    now = quote(acme.organization_id, model, INTERACTIVE)
+    now = quote(acme.organization_id, acme.project_id, model, INTERACTIVE)
 
     outcomes = hold(
         [
@@ -227,8 +237,8 @@ FORGERIES: list[Callable[[Quote, Quote], Quote]] = [
 def test_only_prices_of_one_offer_and_tier_are_held(
     acme: Tenant, forge: Callable[[Quote, Quote], Quote]
 ) -> None:
-    ours = quote(acme.organization_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
-    other = quote(acme.organization_id, make_offer(fresh("other"), 50, 5, 250), INTERACTIVE)
+    ours = quote(acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
+    other = quote(acme.organization_id, acme.project_id, make_offer(fresh("other"), 50, 5, 250), INTERACTIVE)
 
     outcomes = hold([acme.quoted(forge(ours, other)).request(), acme.quoted(ours).request()])
 
@@ -238,13 +248,13 @@ def test_only_prices_of_one_offer_and_tier_are_held(
 
 def test_the_input_price_stands_in_only_where_cached_input_has_none(acme: Tenant) -> None:
     model = make_offer(fresh("cached"), 1_000, None, 1_000)
-    before = acme.quoted(quote(acme.organization_id, model, INTERACTIVE))
+    before = acme.quoted(quote(acme.organization_id, acme.project_id, model, INTERACTIVE))
     [own_price_unset] = hold([before.request()])
     set_price(model, INTERACTIVE, "cached_input", 10)
     [own_price_new] = hold([before.request()])
     cached = make_offer(fresh("cached-long"), 1_000, None, 1_000)
     sold(cached, "cached_input", "1 minute")
-    now = quote(acme.organization_id, cached, INTERACTIVE)
+    now = quote(acme.organization_id, acme.project_id, cached, INTERACTIVE)
     stood_in = replace(now, cached_input_price_id=now.input_price_id)
     [own_price_old] = hold([acme.quoted(stood_in).request()])
 
@@ -253,7 +263,7 @@ def test_the_input_price_stands_in_only_where_cached_input_has_none(acme: Tenant
 
 
 def test_what_is_held_are_the_catalogs_prices_whatever_the_quote_says(acme: Tenant) -> None:
-    ours = quote(acme.organization_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
+    ours = quote(acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
     # The amount is that of the dearer input price, so it does not give this lie away.
     request = acme.quoted(replace(ours, cached_input_micros_per_mtok=0)).held()
 

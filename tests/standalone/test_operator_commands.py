@@ -141,7 +141,7 @@ def test_a_price_holds_from_now_on() -> None:
     done("set_price", model, "output", "60")
     done("set_price", model, "input", "70")
     done("set_price", model, "input", "25", "--tier", "batch")
-    quote = billing.quote(organization_id, model, ServiceTier.INTERACTIVE)
+    quote = billing.quote(organization_id, None, model, ServiceTier.INTERACTIVE)
 
     assert (quote.input_micros_per_mtok, quote.output_micros_per_mtok) == (70, 60)
     assert "out of bounds" in refused("set_price", model, "input", "-1")

@@ -129,7 +129,7 @@ def _read(identity: KeyIdentity, job_id: UUID) -> SummaryJob:
 
 
 def _create(identity: KeyIdentity, file: str, model: str) -> SummaryJob:
-    if not completion_port().knows_model(identity.organization_id, model):
+    if not completion_port().knows_model(identity.organization_id, identity.project_id, model):
         raise CommandError(
             f"no model {model!r} is for sale to {identity.organization_slug} at batch price"
         )

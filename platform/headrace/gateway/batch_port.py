@@ -100,10 +100,10 @@ class BatchPort:
             return 0
         return None if receipt.state == "open" else receipt.charge_pico
 
-    def knows_model(self, organization_id: UUID, model: str) -> bool:
+    def knows_model(self, organization_id: UUID, project_id: UUID, model: str) -> bool:
         """See the port."""
         try:
-            billing.facade.quote(organization_id, model, ServiceTier.BATCH)
+            billing.facade.quote(organization_id, project_id, model, ServiceTier.BATCH)
         except ModelNotFound:
             return False
         return True

@@ -51,7 +51,9 @@ class Admission:
 
 async def admit(caller: Caller, order: Order, services: Services, engine: Hello) -> Admission:
     """Prices, measures, reserves and holds; raises ApiError, with nothing left reserved or held."""
-    quote = await services.quotes.quote(caller.organization_id, order.model, caller.tier)
+    quote = await services.quotes.quote(
+        caller.organization_id, caller.project_id, order.model, caller.tier
+    )
     if quote.offer.public_id != engine.model:
         raise errors.overloaded("No engine serves this model right now; try again later.")
     if is_long(order):

@@ -16,6 +16,7 @@ from structlog.contextvars import bind_contextvars
 
 from headrace import errors
 from headrace.gateway.admission.auth import identify
+from headrace.gateway.admission.quotes import life_headers
 from headrace.gateway.openai.answering import Answering, Framing
 from headrace.gateway.openai.streaming import stream
 from headrace.gateway.orders import Caller, Order
@@ -93,6 +94,7 @@ async def _answer(
     listener = asyncio.ensure_future(wait_for_disconnect(receive))
     try:
         admission = await _unless_gone(listener, completion.opened())
+        headers |= life_headers(admission.quote.offer)
         if admission.limits is not None:
             headers |= admission.limits.headers()
         if completion.order.stream:
