@@ -5,12 +5,14 @@ pico-units per token; amounts are pico-units (`*_pico`). No float comes near eit
 """
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 PICO = 10**12
 """Pico-units in one unit of currency."""
+END_USER_LENGTH_MAX = 128
 
 
 class ServiceTier(enum.StrEnum):
@@ -174,6 +176,10 @@ class HoldRequest:
     model_asked: str
     prompt_tokens: int
     output_tokens_max: int
+    end_user: str = ""
+    """Whom the tenant serves with it, as the tenant calls them; '' is nobody known."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """The request's metadata; what the organization reports costs by is kept."""
 
 
 class HoldRefusal(enum.StrEnum):
@@ -181,13 +187,104 @@ class HoldRefusal(enum.StrEnum):
 
     KEY_REVOKED = "key_revoked"
     PROJECT_ARCHIVED = "project_archived"
+    ORGANIZATION_SUSPENDED = "organization_suspended"
     INSUFFICIENT_QUOTA = "insufficient_quota"
     """The prepaid balance does not cover the amount."""
-    DAILY_TOKENS_EXCEEDED = "daily_tokens_exceeded"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    """A quota of the tenant's own is used up: `HoldOutcome.quota` says which."""
     DUPLICATE = "duplicate"
     """A hold of this id exists already."""
     STALE_QUOTE = "stale_quote"
     """The prices quoted are not, or no longer, those of the catalog: quote again."""
+
+
+class QuotaScope(enum.StrEnum):
+    """Whose requests a quota counts together."""
+
+    ORGANIZATION = "organization"
+    PROJECT = "project"
+    KEY = "key"
+    END_USER = "end_user"
+
+
+class QuotaMetric(enum.StrEnum):
+    """What a quota counts; spend is in pico-units."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+    SPEND = "spend"
+
+
+class QuotaPeriod(enum.StrEnum):
+    """From which local midnight a quota counts anew."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWanted:
+    """A quota as somebody sets it.
+
+    `scope_id` is the project's or key's. Of scope end_user, `end_user` '' is each end user by
+    himself, from his first request; a named one's own quota goes before it. A hard quota refuses,
+    a soft one only tells. Cached tokens that do not count are reserved all the same.
+    """
+
+    scope: QuotaScope
+    metric: QuotaMetric
+    period: QuotaPeriod
+    limit_amount: int
+    scope_id: UUID | None = None
+    end_user: str = ""
+    is_hard: bool = True
+    counts_cached: bool = True
+    recipients: tuple[str, ...] = ()
+    """Mail addresses to tell beside the organization's own."""
+    subject_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSubject:
+    """What one end user, or the whole scope ('' then), has used of a quota's window and holds."""
+
+    end_user: str
+    used_amount: int
+    held_amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota in force, and where its window stands.
+
+    `subjects` are the whole scope alone, or the end users who used most; empty before the first
+    request.
+    """
+
+    quota_id: UUID
+    wanted: QuotaWanted
+    time_zone: str
+    window_start: datetime
+    resets_at: datetime
+    subjects: tuple[QuotaSubject, ...]
+    set_at: datetime
+    set_by_kind: str
+    set_by_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaInTheWay:
+    """The quota that refused a hold: whose, how much, and when it starts again."""
+
+    scope: QuotaScope
+    end_user: str
+    metric: QuotaMetric
+    period: QuotaPeriod
+    limit_amount: int
+    time_zone: str
+    resets_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +294,8 @@ class HoldOutcome:
     request_id: UUID
     refusal: HoldRefusal | None
     amount_pico: int
+    quota: QuotaInTheWay | None = None
+    """With QUOTA_EXCEEDED: of several in the way, the one that is so longest."""
 
 
 class UsageSource(enum.StrEnum):
@@ -293,6 +392,8 @@ class BucketWidth(enum.StrEnum):
     MINUTE = "1m"
     HOUR = "1h"
     DAY = "1d"
+    SPAN = "all"
+    """One bucket for all of it."""
 
 
 class UsageDimension(enum.StrEnum):
@@ -426,11 +527,20 @@ class TopUp:
     currency: str
     state: TopUpState
     is_recharge: bool
-    payment_reference: str | None
+    payment_reference: str
+    """The provider's name of the payment; empty until it is known."""
     refunded_pico: int
     failure: str
     created_at: datetime
     completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTopUp:
+    """A top-up whose payment awaits its payer at `payment_url`."""
+
+    top_up: TopUp
+    payment_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -607,6 +717,18 @@ class ReceiptNotFound(BillingError):
 
 class SettlementInvalid(BillingError):
     """A count or duration that cannot be true: nothing was written, the hold is still open."""
+
+
+class QuotaInvalid(BillingError):
+    """A quota that makes no sense, or one too many; `param` names what is wrong."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class QuotaNotFound(BillingError):
+    """No such quota in this tenant, or none of that project or key."""
 
 
 class CreditConflict(BillingError):

@@ -26,12 +26,15 @@ def bucket_bounds(
         raise ValueError("the span of a report must not be empty")
     bounds = [start_at.astimezone(UTC)]
     while len(bounds) <= buckets_max and bounds[-1] < end_at:
-        bounds.append(min(_next(bounds[-1], width, time_zone), end_at.astimezone(UTC)))
+        following = end_at.astimezone(UTC)
+        if width is not BucketWidth.SPAN:
+            following = min(following, next_bound(bounds[-1], width, time_zone))
+        bounds.append(following)
     return bounds
 
 
-def _next(at: datetime, width: BucketWidth, time_zone: str) -> datetime:
-    """The first bucket that begins after an instant."""
+def next_bound(at: datetime, width: BucketWidth, time_zone: str) -> datetime:
+    """Where the first bucket after an instant begins."""
     if width is BucketWidth.DAY:
         zone = ZoneInfo(time_zone)
         tomorrow = at.astimezone(zone).date() + timedelta(days=1)

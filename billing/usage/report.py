@@ -29,7 +29,12 @@ from tenants.facade import tenant_scope
 
 ROWS_MAX = 20_000
 """Rows of one page; a page that would have more ends earlier."""
-BUCKETS_MAX = {BucketWidth.MINUTE: 1440, BucketWidth.HOUR: 168, BucketWidth.DAY: 366}
+BUCKETS_MAX = {
+    BucketWidth.MINUTE: 1440,
+    BucketWidth.HOUR: 168,
+    BucketWidth.DAY: 366,
+    BucketWidth.SPAN: 1,
+}
 """Buckets of one page. Minutes are read from events, so a page of them stays short."""
 COLUMNS = {
     UsageDimension.PROJECT: "project_id",
@@ -90,16 +95,13 @@ REPORT = """
 
 
 def usage_page(organization_id: UUID, query: UsageQuery) -> UsagePage:
-    """The first buckets of the span, up to `query.buckets_max`, and where the next page begins.
+    """The span's first `buckets_max` buckets, BUCKETS_MAX at most, and where the next page starts.
 
-    Every bucket of the page is there, also the empty ones. Raises ValueError for an empty span or
-    a bound beyond BUCKETS_MAX, UsageTooWide when a single bucket has more than ROWS_MAX rows.
+    Every bucket of the page is there, also the empty ones. Raises ValueError for an empty span,
+    UsageTooWide when a single bucket has more than ROWS_MAX rows.
     """
-    if not 1 <= query.buckets_max <= BUCKETS_MAX[query.width]:
-        raise ValueError(f"a page has 1 to {BUCKETS_MAX[query.width]} buckets")
-    bounds = bucket_bounds(
-        query.start_at, query.end_at, query.width, query.time_zone, query.buckets_max
-    )
+    buckets_max = min(query.buckets_max, BUCKETS_MAX[query.width])
+    bounds = bucket_bounds(query.start_at, query.end_at, query.width, query.time_zone, buckets_max)
     with tenant_scope(organization_id), connections["default"].cursor() as cursor:
         cursor.execute(_statement(query), _parameters(organization_id, query, bounds))
         rows: list[tuple[Any, ...]] = cursor.fetchall()
