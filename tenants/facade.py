@@ -5,16 +5,70 @@ the role that the calling process has.
 """
 
 from tenants.accounts import (
-    archive_project,
+    UNSET,
     create_organization,
-    create_project,
     organization_by_slug,
+    read_organization,
+    set_organization_limits,
+    set_organization_status,
+    update_organization,
+)
+from tenants.audit import (
+    AuditFilter,
+    list_audit,
+    record_audit,
+    record_login,
+    verify_audit_chain,
 )
 from tenants.event_kinds import event_kinds, register_event_kind
-from tenants.keys import authenticate, issue_key, revoke_key, revoked_among
+from tenants.invitations import (
+    accept_invitation,
+    invitation_offer,
+    invite,
+    list_invitations,
+    read_invitation,
+    revoke_invitation,
+)
+from tenants.key_lifecycle import (
+    create_admin_key,
+    create_key,
+    import_key,
+    issue_key,
+    list_keys,
+    read_key,
+    revoke_key,
+    revoke_key_as,
+    rotate_key,
+    update_key,
+)
+from tenants.keys import authenticate, revoked_among
 from tenants.mail import send_mail_later
+from tenants.members import (
+    add_member,
+    change_role,
+    list_members,
+    memberships_of,
+    read_member,
+    remove_member,
+)
 from tenants.outbox import emit
+from tenants.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
+from tenants.projects import (
+    archive_project,
+    close_project,
+    create_project,
+    list_projects,
+    open_project,
+    read_project,
+    update_project,
+)
 from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
+from tenants.service_accounts import (
+    create_service_account,
+    disable_service_account,
+    list_service_accounts,
+    read_service_account,
+)
 from tenants.webhooks.endpoints import (
     change_webhook_endpoint,
     create_webhook_endpoint,
@@ -31,28 +85,71 @@ from tenants.webhooks.log import (
 )
 
 __all__ = [
+    "ROLE_PERMISSIONS",
+    "UNSET",
+    "AuditFilter",
     "TenantManager",
     "TenantModel",
     "TenantQuerySet",
+    "accept_invitation",
+    "actor_for_key",
+    "actor_for_user",
+    "add_member",
     "archive_project",
     "authenticate",
+    "change_role",
     "change_webhook_endpoint",
+    "close_project",
+    "create_admin_key",
+    "create_key",
     "create_organization",
     "create_project",
+    "create_service_account",
     "create_webhook_endpoint",
     "delete_webhook_endpoint",
+    "disable_service_account",
     "emit",
     "event_kinds",
+    "import_key",
+    "invitation_offer",
+    "invite",
     "issue_key",
+    "list_audit",
+    "list_invitations",
+    "list_keys",
+    "list_members",
+    "list_projects",
+    "list_service_accounts",
+    "memberships_of",
+    "open_project",
+    "operator_of",
     "organization_by_slug",
+    "read_invitation",
+    "read_key",
+    "read_member",
+    "read_organization",
+    "read_project",
+    "read_service_account",
+    "record_audit",
+    "record_login",
     "register_event_kind",
+    "remove_member",
     "replay_webhook_delivery",
+    "revoke_invitation",
     "revoke_key",
+    "revoke_key_as",
     "revoked_among",
+    "rotate_key",
     "rotate_webhook_secret",
     "send_mail_later",
     "send_test_event",
+    "set_organization_limits",
+    "set_organization_status",
     "tenant_scope",
+    "update_key",
+    "update_organization",
+    "update_project",
+    "verify_audit_chain",
     "webhook_deliveries",
     "webhook_delivery",
     "webhook_endpoint",

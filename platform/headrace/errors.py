@@ -149,6 +149,11 @@ def organization_not_found() -> ApiError:
     return ApiError(404, "No such organization.")
 
 
+def host_unknown() -> ApiError:
+    """400: a host name we do not answer to."""
+    return invalid("The request is malformed, or its Host is not ours.", None)
+
+
 def unknown_url(method: str, path: str, advice: str = "") -> ApiError:
     """404: no such route; `advice` names the right one where the guess is easy."""
     return ApiError(404, f"Unknown request URL: {method} {path[:200]}.{advice}", code="unknown_url")
@@ -188,6 +193,16 @@ def project_archived() -> ApiError:
     return ApiError(
         403,
         "The project of this API key is archived.",
+        type="permission_error",
+        code="insufficient_permissions",
+    )
+
+
+def organization_suspended() -> ApiError:
+    """403: the key is valid, its organization may not infer."""
+    return ApiError(
+        403,
+        "The organization of this API key is suspended.",
         type="permission_error",
         code="insufficient_permissions",
     )
@@ -277,6 +292,16 @@ def from_domain(error: Exception) -> ApiError | None:
             return insufficient_permissions(f"You lack the permission '{error}' here.")
         case tenants.contracts.ProjectArchived():
             return project_archived()
+        case tenants.contracts.OrganizationSuspended():
+            return organization_suspended()
+        case tenants.contracts.TenantObjectNotFound():
+            return ApiError(404, "No such object.")
+        case tenants.contracts.TenantConflict():
+            return ApiError(409, str(error), code="conflict")
+        case tenants.contracts.InvitationForAnother():
+            return insufficient_permissions(str(error))
+        case tenants.contracts.InvalidValue():
+            return invalid(f"'{error.param}': {error}", error.param)
         case DatabaseError() | InterfaceError():
             return overloaded("The database is away; try again shortly.")
         case billing.contracts.ReceiptNotFound():

@@ -1,10 +1,11 @@
-"""The tables of tenants: people, keys, events and webhooks.
+"""The tables of tenants: people, keys, audit, events and webhooks.
 
 Every table with an `organization_id` is under row-level security (sql/), and the composite foreign
 keys there keep a project's key inside its organization. Used inside `tenants` only; others see
 `tenants.contracts`.
 """
 
+from tenants.models.audit import AuditHead, AuditRow
 from tenants.models.keys import ApiKey
 from tenants.models.outbox import (
     DeliveryState,
@@ -14,17 +15,27 @@ from tenants.models.outbox import (
     WebhookDelivery,
     WebhookEndpoint,
 )
-from tenants.models.people import Membership, OrganizationRow, Project, Role, User
+from tenants.models.people import (
+    InvitationRow,
+    Membership,
+    OrganizationRow,
+    Project,
+    ServiceAccountRow,
+    User,
+)
 
 __all__ = [
     "ApiKey",
+    "AuditHead",
+    "AuditRow",
     "DeliveryState",
+    "InvitationRow",
     "Mail",
     "Membership",
     "OrganizationRow",
     "OutboxEvent",
     "Project",
-    "Role",
+    "ServiceAccountRow",
     "User",
     "WebhookAttempt",
     "WebhookDelivery",

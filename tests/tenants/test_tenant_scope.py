@@ -9,8 +9,8 @@ import pytest
 from django.db import ProgrammingError, connections, transaction
 from django.db.models import Count
 
-from tenants.contracts import ScopeMissing
-from tenants.facade import create_project, tenant_scope
+from tenants.contracts import Role, ScopeMissing
+from tenants.facade import add_member, create_project, tenant_scope
 from tenants.models import ApiKey, Membership, OrganizationRow, Project, User
 from tests.tenants.cast import Tenant, make_tenant
 
@@ -183,10 +183,8 @@ def test_a_user_logs_in_by_address_and_joins_organizations(acme: Tenant) -> None
     address = f"Ada-{uuid4().hex[:8]}@Example.org"
     user = User.objects.db_manager("housekeeper").create_user(address, "correct horse")
 
+    add_member(acme.organization_id, user.id, Role.OWNER)
     with tenant_scope(acme.organization_id):
-        Membership.objects.create(
-            organization_id=acme.organization_id, user_id=user.id, role="owner"
-        )
         roles = list(Membership.objects.values_list("user_id", "role"))
 
     assert user.get_username() == address.lower()

@@ -123,6 +123,8 @@ async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) 
             raise errors.key_invalid()
         case HoldRefusal.PROJECT_ARCHIVED:
             raise errors.project_archived()
+        case HoldRefusal.ORGANIZATION_SUSPENDED:
+            raise errors.organization_suspended()
         case HoldRefusal.INSUFFICIENT_QUOTA:
             raise errors.insufficient_quota(
                 "You exceeded your current quota: the prepaid balance does not cover this "

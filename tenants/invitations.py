@@ -1,0 +1,189 @@
+"""Invitations: a token for one e-mail address, usable once, for some days.
+
+A token has 256 random bits and only its SHA-256 is stored. Nobody invites above their own role.
+Called by the management API and the consoles; whoever accepts has signed in.
+"""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, connections
+from django.db.models import Q
+from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
+
+from tenants.audit import record_audit
+from tenants.contracts import (
+    ROWS_MAX,
+    Actor,
+    InvalidValue,
+    Invitation,
+    InvitationForAnother,
+    InvitationNotFound,
+    InvitationOffer,
+    IssuedInvitation,
+    Permission,
+    Role,
+    TenantConflict,
+)
+from tenants.members import is_member
+from tenants.models import InvitationRow
+from tenants.permissions import ROLE_PERMISSIONS, require_at_least
+from tenants.scope import APP_ALIAS, TenantQuerySet, tenant_scope
+
+TOKEN_BYTES = 32
+TOKEN_CHARS_MAX = 64
+EXPIRES_AFTER_DAYS = 7
+EXPIRES_AFTER_DAYS_MAX = 30
+OPEN_INVITATIONS_MAX = 500
+
+
+def invite(
+    actor: Actor, email: str, role: Role, expires_after_days: int = EXPIRES_AFTER_DAYS
+) -> IssuedInvitation:
+    """Invite an address; an earlier open invitation of it is withdrawn.
+
+    Raises PermissionDenied for a role above the actor's, InvalidValue, TenantConflict for a member
+    or too many open invitations.
+    """
+    actor.require(Permission.MEMBERS_WRITE)
+    require_at_least(actor, ROLE_PERMISSIONS[role])
+    address = _checked_address(email)
+    if not 1 <= expires_after_days <= EXPIRES_AFTER_DAYS_MAX:
+        raise InvalidValue("expires_after_days", f"1 to {EXPIRES_AFTER_DAYS_MAX} days")
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    try:
+        with tenant_scope(actor.organization_id):
+            if is_member(address):
+                raise TenantConflict("this address is a member already")
+            _withdraw(actor, _open().filter(email=address))
+            if _open().count() >= OPEN_INVITATIONS_MAX:
+                raise TenantConflict(f"there are {OPEN_INVITATIONS_MAX} open invitations already")
+            row = InvitationRow.objects.create(
+                id=uuid7(),
+                organization_id=actor.organization_id,
+                token_hash=_hash(token),
+                email=address,
+                role=role.value,
+                expires_at=datetime.now(UTC) + timedelta(days=expires_after_days),
+            )
+            record_audit(actor, "invitation.created", "invitation", row.id, {"role": role.value})
+            return IssuedInvitation(_invitation(row), token)
+    except IntegrityError as error:
+        raise TenantConflict("this address is being invited by somebody else") from error
+
+
+def list_invitations(
+    actor: Actor, *, rows_max: int = ROWS_MAX, after: UUID | None = None, ascending: bool = False
+) -> list[Invitation]:
+    """Open, used, withdrawn and expired ones, newest first unless `ascending`."""
+    actor.require(Permission.MEMBERS_READ)
+    with tenant_scope(actor.organization_id):
+        rows = InvitationRow.objects.all()
+        if after is not None:
+            rows = rows.filter(Q(id__gt=after) if ascending else Q(id__lt=after))
+        ordered = rows.order_by("id" if ascending else "-id")
+        return [_invitation(row) for row in ordered[:rows_max]]
+
+
+def read_invitation(actor: Actor, invitation_id: UUID) -> Invitation:
+    """One invitation; raises InvitationNotFound."""
+    actor.require(Permission.MEMBERS_READ)
+    with tenant_scope(actor.organization_id):
+        row = InvitationRow.objects.filter(id=invitation_id).first()
+    if row is None:
+        raise InvitationNotFound("no such invitation")
+    return _invitation(row)
+
+
+def revoke_invitation(actor: Actor, invitation_id: UUID) -> None:
+    """Withdraw an open invitation; raises InvitationNotFound for any other."""
+    actor.require(Permission.MEMBERS_WRITE)
+    with tenant_scope(actor.organization_id):
+        if not _withdraw(actor, _open().filter(id=invitation_id)):
+            raise InvitationNotFound("no such open invitation")
+
+
+def invitation_offer(token: str) -> InvitationOffer:
+    """What an open invitation offers; raises InvitationNotFound for any other token."""
+    hashed = _checked_hash(token)
+    with connections[APP_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT organization_id, display_name, role, expires_at"
+            " FROM tenants_invitation_offer(%s)",
+            [hashed],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise InvitationNotFound("this invitation is not open")
+    return InvitationOffer(row[0], row[1], Role(row[2]), row[3])
+
+
+def accept_invitation(
+    user_id: UUID, token: str, ip: str = "", request_id: UUID | None = None
+) -> UUID:
+    """Join as a user who has signed in; returns the organization's id.
+
+    Raises InvitationNotFound for a token that is unknown, used, withdrawn or expired, and
+    InvitationForAnother, which leaves it open, where the user has another address.
+    """
+    hashed = _checked_hash(token)
+    with connections[APP_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT accepted, organization_id FROM tenants_accept_invitation(%s, %s, %s, %s)",
+            [hashed, user_id, ip, request_id],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise InvitationNotFound("this invitation is not open")
+    if not row[0]:
+        raise InvitationForAnother("this invitation is for another e-mail address")
+    organization_id: UUID = row[1]
+    return organization_id
+
+
+def _open() -> TenantQuerySet[InvitationRow]:
+    return InvitationRow.objects.filter(accepted_at=None, revoked_at=None)
+
+
+def _withdraw(actor: Actor, rows: TenantQuerySet[InvitationRow]) -> int:
+    withdrawn = list(rows.select_for_update(no_key=True).values_list("id", "role"))
+    for invitation_id, role in withdrawn:
+        InvitationRow.objects.filter(id=invitation_id).update(revoked_at=Now(), email=None)
+        record_audit(actor, "invitation.revoked", "invitation", invitation_id, {"role": role})
+    return len(withdrawn)
+
+
+def _checked_address(email: str) -> str:
+    address = email.strip().lower()
+    try:
+        validate_email(address)
+    except ValidationError:
+        raise InvalidValue("email", "not an e-mail address") from None
+    return address
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("ascii")).digest()
+
+
+def _checked_hash(token: str) -> bytes:
+    if not token.isascii() or len(token) > TOKEN_CHARS_MAX:
+        raise InvitationNotFound("this invitation is not open")
+    return _hash(token)
+
+
+def _invitation(row: InvitationRow) -> Invitation:
+    return Invitation(
+        invitation_id=row.id,
+        email=row.email,
+        role=Role(row.role),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        accepted_at=row.accepted_at,
+        revoked_at=row.revoked_at,
+    )

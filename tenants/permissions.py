@@ -1,0 +1,94 @@
+"""Who may do what: the one table of roles, and how somebody becomes an actor.
+
+Never caches: a role that changed or a membership that ended counts from the next call on. Called
+by every door that knows a user or an admin key, through the facade.
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from tenants.contracts import (
+    Actor,
+    ActorKind,
+    KeyIdentity,
+    OrganizationNotFound,
+    OrganizationStatus,
+    Permission,
+    PermissionDenied,
+    Role,
+)
+from tenants.models import Membership
+from tenants.scope import tenant_scope
+
+_VIEWER = frozenset(
+    {
+        Permission.ORGANIZATION_READ,
+        Permission.PROJECTS_READ,
+        Permission.KEYS_READ,
+        Permission.LIMITS_READ,
+        Permission.CATALOG_READ,
+        Permission.USAGE_READ,
+        Permission.JOBS_READ,
+    }
+)
+_EVERYTHING = frozenset(Permission)
+
+ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.OWNER: _EVERYTHING,
+    Role.ADMIN: _EVERYTHING - {Permission.ORGANIZATION_DELETE},
+    Role.DEVELOPER: _VIEWER
+    | {
+        Permission.MEMBERS_READ,
+        Permission.KEYS_WRITE,
+        Permission.CATALOG_WRITE,
+        Permission.REQUESTS_READ,
+        Permission.WEBHOOKS_READ,
+        Permission.JOBS_WRITE,
+        Permission.PLAYGROUND,
+    },
+    Role.BILLING: _VIEWER
+    | {Permission.MEMBERS_READ, Permission.BILLING_READ, Permission.BILLING_WRITE},
+    Role.VIEWER: _VIEWER,
+}
+"""A role stands above another when its permissions include all of the other's."""
+
+
+def require_at_least(actor: Actor, permissions: frozenset[Permission]) -> None:
+    """Nobody gives, or takes, more than they have: raises PermissionDenied."""
+    for permission in sorted(permissions - actor.permissions):
+        raise PermissionDenied(permission)
+
+
+def actor_for_user(
+    user_id: UUID, organization_id: UUID, ip: str = "", request_id: UUID | None = None
+) -> Actor:
+    """A member as an actor; raises OrganizationNotFound for anybody else."""
+    with tenant_scope(organization_id):
+        role = (
+            Membership.objects.filter(user_id=user_id)
+            .exclude(organization__status=OrganizationStatus.CLOSED)
+            .values_list("role", flat=True)
+            .first()
+        )
+    if role is None:
+        raise OrganizationNotFound("no such organization")
+    return Actor(
+        ActorKind.USER, user_id, organization_id, ROLE_PERMISSIONS[Role(role)], ip, request_id
+    )
+
+
+def actor_for_key(identity: KeyIdentity, ip: str = "", request_id: UUID | None = None) -> Actor:
+    """A key as an actor; a project's key may do nothing here."""
+    return Actor(
+        ActorKind.API_KEY,
+        identity.key_id,
+        identity.organization_id,
+        identity.permissions,
+        ip,
+        request_id,
+    )
+
+
+def operator_of(organization_id: UUID) -> Actor:
+    """The operator, who may do everything in any organization."""
+    return Actor(ActorKind.OPERATOR, None, organization_id, _EVERYTHING)

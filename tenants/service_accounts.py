@@ -1,0 +1,108 @@
+"""Service accounts: programs that act in one project, with keys of their own.
+
+Disabling one stops its keys at once and for good. Called by the management API.
+"""
+
+from uuid import UUID
+
+from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
+
+from tenants.audit import record_audit
+from tenants.contracts import (
+    ROWS_MAX,
+    Actor,
+    Permission,
+    ServiceAccount,
+    TenantConflict,
+    TenantObjectNotFound,
+)
+from tenants.key_settings import checked_name
+from tenants.models import Project, ServiceAccountRow
+from tenants.scope import tenant_scope
+
+SERVICE_ACCOUNTS_MAX = 1_000
+"""Of one organization, disabled ones aside."""
+
+
+def create_service_account(actor: Actor, project_id: UUID, name: str) -> ServiceAccount:
+    """An account without keys yet. Raises InvalidValue, TenantObjectNotFound, TenantConflict."""
+    actor.require(Permission.KEYS_WRITE)
+    with tenant_scope(actor.organization_id):
+        project = Project.objects.filter(id=project_id).first()
+        if project is None:
+            raise TenantObjectNotFound("no such project")
+        if project.archived_at is not None:
+            raise TenantConflict("the project is archived")
+        if ServiceAccountRow.objects.filter(disabled_at=None).count() >= SERVICE_ACCOUNTS_MAX:
+            raise TenantConflict(f"there are {SERVICE_ACCOUNTS_MAX} service accounts already")
+        row = ServiceAccountRow.objects.create(
+            id=uuid7(),
+            organization_id=actor.organization_id,
+            project_id=project_id,
+            name=checked_name(name),
+        )
+        record_audit(
+            actor,
+            "service_account.created",
+            "service_account",
+            row.id,
+            {"project": str(project_id)},
+        )
+        return _service_account(row)
+
+
+def list_service_accounts(
+    actor: Actor,
+    project_id: UUID | None = None,
+    *,
+    rows_max: int = ROWS_MAX,
+    after: UUID | None = None,
+    ascending: bool = False,
+) -> list[ServiceAccount]:
+    """Accounts, of one project if asked, newest first unless `ascending`."""
+    actor.require(Permission.KEYS_READ)
+    with tenant_scope(actor.organization_id):
+        rows = ServiceAccountRow.objects.all()
+        if project_id is not None:
+            rows = rows.filter(project_id=project_id)
+        if after is not None:
+            rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
+        ordered = rows.order_by("id" if ascending else "-id")
+        return [_service_account(row) for row in ordered[:rows_max]]
+
+
+def read_service_account(actor: Actor, service_account_id: UUID) -> ServiceAccount:
+    """One account; raises TenantObjectNotFound."""
+    actor.require(Permission.KEYS_READ)
+    with tenant_scope(actor.organization_id):
+        row = ServiceAccountRow.objects.filter(id=service_account_id).first()
+    if row is None:
+        raise TenantObjectNotFound("no such service account")
+    return _service_account(row)
+
+
+def disable_service_account(actor: Actor, service_account_id: UUID) -> None:
+    """Its keys stop at once; again changes nothing. Raises TenantObjectNotFound."""
+    actor.require(Permission.KEYS_WRITE)
+    with tenant_scope(actor.organization_id):
+        row = (
+            ServiceAccountRow.objects.select_for_update(no_key=True)
+            .filter(id=service_account_id)
+            .first()
+        )
+        if row is None:
+            raise TenantObjectNotFound("no such service account")
+        if row.disabled_at is None:
+            ServiceAccountRow.objects.filter(id=row.id).update(disabled_at=Now())
+            record_audit(actor, "service_account.disabled", "service_account", row.id)
+
+
+def _service_account(row: ServiceAccountRow) -> ServiceAccount:
+    return ServiceAccount(
+        service_account_id=row.id,
+        project_id=row.project_id,
+        name=row.name,
+        created_at=row.created_at,
+        disabled_at=row.disabled_at,
+    )
