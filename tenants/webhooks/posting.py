@@ -139,7 +139,7 @@ def _exchange(
             connection.sock.do_handshake()
         connection.request("POST", target.path, body, {**_BASE_HEADERS, **headers})
         response = connection.getresponse()
-        return response.status, response.read(ANSWER_BYTES_MAX)
+        start = response.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException):
         if late.is_set():
             raise TimeoutError from None
@@ -147,6 +147,10 @@ def _exchange(
     finally:
         watchdog.cancel()
         connection.close()
+    if late.is_set():
+        # What was cut off can read like an answer that ended.
+        raise TimeoutError
+    return response.status, start
 
 
 _BASE_HEADERS = {
