@@ -1,0 +1,1 @@
+"""Stripe: what we tell it and what it tells us. Nothing else of ours imports `stripe`."""
