@@ -192,7 +192,8 @@ def _record(claim: _Claim, answer: Answer, now: datetime) -> None:
             error=answer.error,
             answer_start=answer.answer_start,
         )
-        if endpoint.failing_since is not None and now - endpoint.failing_since >= DISABLE_AFTER:
+        failed_for = now - (endpoint.failing_since or now)
+        if failed_for >= DISABLE_AFTER and endpoint.disabled_at is None:
             _disable(endpoint, now)
 
 
