@@ -28,6 +28,7 @@ from headrace.gateway.transport.http import (
     Scope,
     Send,
     encode_headers,
+    host_is_ours,
     send_error,
     send_json,
     with_request_id,
@@ -72,7 +73,7 @@ class Application:
         match scope["type"]:
             case "lifespan":
                 await self._lifespan(receive, send)
-            case "websocket" if scope["path"] == "/v1/stream":
+            case "websocket" if scope["path"] == "/v1/stream" and host_is_ours(scope):
                 scope["runtime"] = self.runtime
                 await self._sockets(scope, receive, send)
             case "websocket":
@@ -87,6 +88,8 @@ class Application:
             await health.health(
                 self.runtime, scope["path"], with_request_id(send, new_request_id())
             )
+        elif not host_is_ours(scope):
+            await send_error(send, errors.host_unknown())
         elif is_ours(scope["path"]):
             await token_routes(self.runtime, scope, receive, send)
         else:

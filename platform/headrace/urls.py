@@ -10,7 +10,7 @@ from headrace.static_files import static_file
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
     """400 in JSON: a host name we do not answer to, or a request Django will not parse."""
-    return _json(errors.invalid("The request is malformed, or its Host is not ours.", None))
+    return _json(errors.host_unknown())
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:

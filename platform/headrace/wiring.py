@@ -14,5 +14,7 @@ class HeadraceConfig(AppConfig):
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.ports import provide_completion_port
         from headrace.gateway.batch_port import batch_port
+        from headrace.sign_in.audit import connect
 
         provide_completion_port(batch_port)
+        connect()

@@ -6,11 +6,13 @@ the disconnect that must stop the engine.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import msgspec
 from django.conf import settings
+from django.http.request import split_domain_port, validate_host
 
 from headrace import errors
 from headrace.gateway.request_ids import new_request_id, public_request_id
@@ -36,6 +38,20 @@ def header(scope: Scope, name: bytes) -> str | None:
         if key == name:
             return bytes(value).decode("latin-1")
     return None
+
+
+def host_is_ours(scope: Scope) -> bool:
+    """Whether the request's Host is one of ALLOWED_HOSTS; Django asks the same on its routes.
+
+    A page that rebinds its own name to our address would else speak to us as ourselves.
+    """
+    return _is_allowed(header(scope, b"host") or "", tuple(settings.ALLOWED_HOSTS))
+
+
+@lru_cache(maxsize=64)
+def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
+    domain, _ = split_domain_port(host)
+    return bool(domain) and validate_host(domain, allowed)
 
 
 async def read_json(receive: Receive) -> Any:
