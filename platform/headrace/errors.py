@@ -286,6 +286,23 @@ def from_domain(error: Exception) -> ApiError | None:
     match error:
         case ApiError():
             return error
+        case tenants.contracts.TenantError():
+            return _from_tenants(error)
+        case DatabaseError() | InterfaceError():
+            return overloaded("The database is away; try again shortly.")
+        case billing.contracts.ReceiptNotFound():
+            return ApiError(404, "No such request.")
+        case billing.contracts.AliasNotFound():
+            return ApiError(404, "No such alias.")
+        case billing.contracts.AliasExists():
+            return ApiError(409, str(error), code="already_exists", param="name")
+        case billing.contracts.AliasInvalid():
+            return invalid(str(error), None)
+    return None
+
+
+def _from_tenants(error: tenants.contracts.TenantError) -> ApiError | None:
+    match error:
         case tenants.contracts.KeyMalformed() | tenants.contracts.KeyRejected():
             return key_invalid()
         case tenants.contracts.PermissionDenied():
@@ -302,16 +319,6 @@ def from_domain(error: Exception) -> ApiError | None:
             return insufficient_permissions(str(error))
         case tenants.contracts.InvalidValue():
             return invalid(f"'{error.param}': {error}", error.param)
-        case DatabaseError() | InterfaceError():
-            return overloaded("The database is away; try again shortly.")
-        case billing.contracts.ReceiptNotFound():
-            return ApiError(404, "No such request.")
-        case billing.contracts.AliasNotFound():
-            return ApiError(404, "No such alias.")
-        case billing.contracts.AliasExists():
-            return ApiError(409, str(error), code="already_exists", param="name")
-        case billing.contracts.AliasInvalid():
-            return invalid(str(error), None)
     return None
 
 
