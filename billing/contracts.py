@@ -472,6 +472,57 @@ class UsagePage:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestFilter:
+    """Which requests a list shows; what is None lets everything pass."""
+
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    project_id: UUID | None = None
+    key_id: UUID | None = None
+    model: str | None = None
+    """As served."""
+    tier: ServiceTier | None = None
+    finish_reason: str | None = None
+    errors_only: bool = False
+    tag: str | None = None
+    """The one tag to look at, `user` being the end user."""
+    tag_value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """One settled request, without its prices and ledger entries: those are on its receipt."""
+
+    request_id: UUID
+    occurred_at: datetime
+    held_at: datetime
+    project_id: UUID
+    key_id: UUID
+    tier: ServiceTier
+    currency: str
+    model_asked: str
+    model_served: str
+    counts: UsageCounts
+    cost_pico: int
+    charge_pico: int
+    finish_reason: str
+    source: UsageSource
+    queue_ms: int
+    prefill_ms: int
+    decode_ms: int
+    end_user: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPage:
+    """Requests in order; `goes_on_after` names where a search that looked at enough stopped."""
+
+    requests: tuple[RequestSummary, ...]
+    goes_on_after: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class InvariantReport:
     """One invariant of the books: how many rows of its table were looked at, and what broke it."""
 

@@ -98,7 +98,7 @@ AS $$
 BEGIN
     WITH tagged AS MATERIALIZED (
         SELECT e.*, d.is_embedding, date_trunc('hour', e.occurred_at) AS hour,
-               tag.name AS tag_name, tag.value AS tag_value
+               tag.name AS tag_name, left(tag.value, 128) AS tag_value
           FROM unnest(taken) d
           JOIN billing_usage_event e
             ON e.occurred_at = d.occurred_at AND e.request_id = d.request_id

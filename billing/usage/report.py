@@ -76,6 +76,7 @@ QUEUED = (
 QUEUED_SPAN = """d.organization_id = %(organization)s
        AND d.occurred_at >= %(start)s AND d.occurred_at < %(end)s
        AND date_trunc('hour', d.occurred_at, 'UTC') <> ALL (%(cut_hours)s)"""
+EVENT_TAG = "left(billing_usage_tags(e.tags, e.end_user) ->> %(tag)s, 128)"
 CUT = (
     "unnest(%(cut_starts)s::timestamptz[], %(cut_ends)s::timestamptz[]) AS piece (start_at, end_at)"
     " JOIN billing_usage_event e"
@@ -139,7 +140,7 @@ def _statement(query: UsageQuery) -> sql.Composed:
 
 def _sources(query: UsageQuery) -> list[sql.Composed]:
     tagged = query.tag is not None
-    tag = sql.SQL("billing_usage_tags(e.tags, e.end_user) ->> %(tag)s" if tagged else "NULL::text")
+    tag = sql.SQL(EVENT_TAG if tagged else "NULL::text")
     queued = sql.SQL(SINGLE).format(
         tag=tag,
         is_embedding=sql.SQL("d.is_embedding"),

@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 app = Celery("headrace")
 app.set_default()  # "current" is per thread: any thread may wake a worker
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["batch_jobs", "tenants"])
+app.autodiscover_tasks(["batch_jobs", "billing", "tenants"])
 
 log = structlog.get_logger(__name__)
 

@@ -261,7 +261,8 @@ def test_a_value_that_an_hour_knows_stays_its_own(acme: Tenant) -> None:
             found = dict(
                 rows(
                     "SELECT tag_value, sum(requests)::int FROM billing_usage_tag_hour"
-                    " WHERE organization_id = %s AND tag_value IN ('0000', '(other)', 'new') GROUP BY 1",
+                    " WHERE organization_id = %s AND tag_value IN ('0000', '(other)', 'new')"
+                    " GROUP BY 1",
                     acme.organization_id,
                 )
             )
