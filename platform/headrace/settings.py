@@ -159,9 +159,21 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "headrace.management_api.authentication.ApiKeyAuthentication"
     ],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["headrace.management_api.bodies.BoundedJsonParser"],
+}
+
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Headrace",
+    "DESCRIPTION": "A multi-tenant, metered and billed LLM API. Told in words in docs/api.md.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "SCHEMA_PATH_PREFIX": r"/(api/)?v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "POSTPROCESSING_HOOKS": ["headrace.management_api.openapi.complete"],
 }
 
 # --- people signing in ---------------------------------------------------------------------------
@@ -288,6 +300,8 @@ HOLD_LAPSE_S = _integer("HEADRACE_HOLD_LAPSE_S", 120)
 JOURNAL_WAIT_S = _integer("HEADRACE_JOURNAL_WAIT_S", 900)
 """How long a lapsed hold waits for an engine's journal before it is voided with a zero charge."""
 SWEEP_S = _integer("HEADRACE_SWEEP_S", 30)
+USAGE_ROLL_UP_S = _integer("HEADRACE_USAGE_ROLL_UP_S", 5)
+"""How often queued usage is counted in the rollups. Reports are exact in between, too."""
 
 # --- events: webhooks and mail -------------------------------------------------------------------
 OUTBOX_PUMP_S = _integer("HEADRACE_OUTBOX_PUMP_S", 5)
@@ -361,6 +375,11 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": OUTBOX_PUMP_S},
     },
     "sweep lapsed holds": {"task": "headrace.sweep_holds", "schedule": SWEEP_S},
+    "roll usage up": {
+        "task": "billing.roll_up_usage",
+        "schedule": USAGE_ROLL_UP_S,
+        "options": {"expires": USAGE_ROLL_UP_S},
+    },
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",
         "schedule": BATCH_PUMP_S,
