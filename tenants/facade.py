@@ -21,6 +21,7 @@ from tenants.audit import (
     verify_audit_chain,
 )
 from tenants.event_kinds import event_kinds, register_event_kind
+from tenants.founding import found_organization
 from tenants.invitations import (
     accept_invitation,
     invitation_offer,
@@ -110,6 +111,7 @@ __all__ = [
     "disable_service_account",
     "emit",
     "event_kinds",
+    "found_organization",
     "import_key",
     "invitation_offer",
     "invite",

@@ -144,11 +144,6 @@ def sign_in_again() -> ApiError:
     )
 
 
-def organization_not_found() -> ApiError:
-    """404: no such organization, or none of the caller's."""
-    return ApiError(404, "No such organization.")
-
-
 def host_unknown() -> ApiError:
     """400: a host name we do not answer to."""
     return invalid("The request is malformed, or its Host is not ours.", None)

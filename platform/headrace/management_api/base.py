@@ -12,7 +12,6 @@ from uuid import UUID
 
 from allauth.account.authentication import get_authentication_records
 from django.conf import settings
-from django.db import connections
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -26,7 +25,7 @@ from headrace.management_api.authentication import (
 )
 from headrace.management_api.bodies import Body, parse_body
 from headrace.request_origin import address_of, request_id_of
-from tenants.contracts import Actor, ActorKind, KeyIdentity, KeyKind, Permission
+from tenants.contracts import Actor, KeyIdentity, KeyKind, OrganizationNotFound, Permission
 
 
 class HouseView(APIView):
@@ -89,7 +88,7 @@ class ActingView(HouseView):
         """An admin key's actor; raises ApiError 403 for a project's key."""
         if identity.kind is not KeyKind.ADMIN:
             raise errors.key_not_for_management()
-        return _actor_for_key(identity, self.ip, self.request_id)
+        return tenants.facade.actor_for_key(identity, self.ip, self.request_id)
 
 
 class TenantView(ActingView):
@@ -105,10 +104,12 @@ class TenantView(ActingView):
         if isinstance(user, ApiKeyUser):
             actor = self.actor_of_key(user.identity)
             if user.identity.organization_id != organization_id:
-                raise errors.organization_not_found()
+                raise OrganizationNotFound
             return actor
         assert isinstance(user, SessionUser)
-        return _actor_for_user(user.user_id, organization_id, self.ip, self.request_id)
+        return tenants.facade.actor_for_user(
+            user.user_id, organization_id, self.ip, self.request_id
+        )
 
 
 class OrganizationKeyView(ActingView):
@@ -121,27 +122,3 @@ class OrganizationKeyView(ActingView):
         user: object = request.user
         assert isinstance(user, ApiKeyUser)
         return self.actor_of_key(user.identity)
-
-
-def _actor_for_key(identity: KeyIdentity, ip: str, request_id: UUID | None) -> Actor:
-    return Actor(
-        ActorKind.API_KEY,
-        identity.key_id,
-        identity.organization_id,
-        identity.permissions,
-        ip,
-        request_id,
-    )
-
-
-def _actor_for_user(
-    user_id: UUID, organization_id: UUID, ip: str, request_id: UUID | None
-) -> Actor:
-    with (
-        tenants.facade.tenant_scope(organization_id),
-        connections["default"].cursor() as cursor,
-    ):
-        cursor.execute("SELECT role FROM tenants_membership WHERE user_id = %s", [user_id])
-        if cursor.fetchone() is None:
-            raise errors.organization_not_found()
-    return Actor(ActorKind.USER, user_id, organization_id, frozenset(Permission), ip, request_id)

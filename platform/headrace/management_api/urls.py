@@ -7,7 +7,8 @@ that is not. Mounted by `headrace.urls`.
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
-from headrace.management_api import webhooks
+from headrace.management_api import openapi, webhooks
+from headrace.management_api.me import MeView, OrganizationsView
 
 TENANT_ROUTES: list[URLPattern] = [
     path("event_kinds", webhooks.EventKindsView.as_view()),
@@ -25,6 +26,10 @@ ORGANIZATION_KEY_ROUTES: list[URLPattern] = []
 """Under /v1/organization/, OpenAI's shapes, by admin key: OrganizationKeyView."""
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/schema", openapi.schema, name="schema"),
+    path("api/docs", openapi.docs, name="api_docs"),
+    path("api/v1/me", MeView.as_view(), name="me"),
+    path("api/v1/organizations", OrganizationsView.as_view(), name="organizations"),
     path("api/v1/organizations/<uuid:organization_id>/", include(TENANT_ROUTES)),
     path("v1/organization/", include(ORGANIZATION_KEY_ROUTES)),
 ]

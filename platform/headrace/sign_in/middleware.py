@@ -12,6 +12,8 @@ CONTENT_POLICY = (
     " form-action 'self'; frame-ancestors 'none'"
 )
 
+PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=()"
+
 
 class PagePolicyMiddleware(MiddlewareMixin):
     """Adds Content-Security-Policy, X-Frame-Options and Permissions-Policy to every answer."""
@@ -22,5 +24,7 @@ class PagePolicyMiddleware(MiddlewareMixin):
         """Keeps what a view has set."""
         response.headers.setdefault("Content-Security-Policy", CONTENT_POLICY)
         response.headers.setdefault("X-Frame-Options", "DENY")
-        response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+        response.headers.setdefault(
+            "Permissions-Policy", "camera=(), geolocation=(), microphone=()"
+        )
         return response
