@@ -104,6 +104,17 @@ class PublishedBook:
 
 
 @dataclass(frozen=True, slots=True)
+class Repriced:
+    """What repricing moved (or, in a dry run, would move) of one tenant's, in pico-units."""
+
+    organization_id: UUID
+    events: int
+    charged_pico: int
+    given_back_pico: int
+    written_off_pico: int
+
+
+@dataclass(frozen=True, slots=True)
 class PriceSpan:
     """A price over a span of time, as a tenant may see it; `ends_at` None is until further news."""
 

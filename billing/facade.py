@@ -9,8 +9,29 @@ from billing.catalog.offers import publish_offer, set_offer_life
 from billing.catalog.price_books import publish_book, set_price
 from billing.catalog.price_checks import display as display_price
 from billing.catalog.quotes import models_for_sale, quote
+from billing.catalog.repricing import reprice
+from billing.credit.granting import credit_grants, grant_credit, tend_credit, tend_credit_of
+from billing.credit.recharges import begin_recharge, recharge_due, watch_balances
+from billing.credit.settings import (
+    billing_settings,
+    recharge_settings,
+    save_billing_settings,
+    save_recharge,
+    set_tax,
+)
+from billing.credit.topups import (
+    begin_topup,
+    complete_topup,
+    fail_topup,
+    note_payment,
+    refund_topup,
+    top_up,
+    top_ups,
+    use_payment_provider,
+)
 from billing.holds import hold, renew, settle, void
-from billing.ledger import balance, grant_credit, open_account
+from billing.ledger import balance, open_account, set_credit_limit
+from billing.opening import open_own_account
 from billing.pricing import (
     cost_pico,
     counts_of,
@@ -21,46 +42,80 @@ from billing.pricing import (
     per_million_string,
     per_token_string,
 )
-from billing.quotas import set_daily_tokens
+from billing.quotas import (
+    lift_quota,
+    quotas,
+    replace_quotas,
+    set_daily_tokens,
+    set_quota,
+)
 from billing.receipts import receipt
 from billing.reconcile import reconcile, reconcile_report
 from billing.sweeper import sweep
 from billing.usage.report import usage_page
+from billing.usage.requests import recent_requests
 from billing.usage.rollups import roll_up
 
 __all__ = [
     "alias",
     "aliases",
     "balance",
+    "begin_recharge",
+    "begin_topup",
+    "billing_settings",
+    "complete_topup",
     "cost_pico",
     "counts_of",
     "create_alias",
+    "credit_grants",
     "decimal_string",
     "delete_alias",
     "display_price",
     "estimate_pico",
+    "fail_topup",
     "grant_credit",
     "hold",
+    "lift_quota",
     "models_for_sale",
+    "note_payment",
     "open_account",
+    "open_own_account",
     "parse_decimal",
     "parse_per_million",
     "per_million_string",
     "per_token_string",
     "publish_book",
     "publish_offer",
+    "quotas",
     "quote",
     "receipt",
+    "recharge_due",
+    "recharge_settings",
+    "recent_requests",
     "reconcile",
     "reconcile_report",
+    "refund_topup",
     "renew",
+    "reprice",
+    "replace_quotas",
     "roll_up",
+    "save_billing_settings",
+    "save_recharge",
+    "set_credit_limit",
     "set_daily_tokens",
     "set_offer_life",
     "set_price",
+    "set_quota",
+    "set_tax",
     "settle",
     "sweep",
+    "tend_credit",
+    "tend_credit_of",
+    "top_up",
+    "top_ups",
     "update_alias",
     "usage_page",
+    "use_payment_provider",
     "void",
+    "watch_balances",
 ]

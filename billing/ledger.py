@@ -1,16 +1,15 @@
-"""Accounts and money in: opening a tenant's ledger accounts, granting credit, reading balances.
+"""Accounts: opening a tenant's, how far the operator lets it go below zero, reading its balance.
 
 Never changes a posted entry: a correction is a new transaction. Called by the seed
-(housekeeper's alias), by the demo and by the gateway's batch port (balance).
+(housekeeper's alias), by the operator's commands, by views and by the gateway's batch port.
 """
 
 from uuid import UUID
 
 from django.db import IntegrityError
 
-from billing.contracts import AccountMissing, Balance, CreditConflict
+from billing.contracts import AccountMissing, Balance, CreditLimitTooLow
 from billing.models import Account, LedgerAccount, LedgerKind
-from billing.retry import call
 from tenants.facade import tenant_scope
 
 
@@ -39,30 +38,29 @@ def open_account(
                 )
 
 
-def grant_credit(
-    organization_id: UUID, amount_pico: int, idempotency_key: str, using: str = "housekeeper"
-) -> None:
-    """Add prepaid credit, once per key and tenant.
+def set_credit_limit(organization_id: UUID, limit_pico: int, using: str = "housekeeper") -> None:
+    """Let the balance go this far below zero, on account: 0 is prepaid.
 
-    Raises ValueError unless the amount is positive and the key short, CreditConflict when the key
-    was used for another amount or the organization has no account.
+    Raises ValueError for a negative limit, AccountMissing, or CreditLimitTooLow when more is owed
+    or held already.
     """
-    if amount_pico <= 0:
-        raise ValueError("a grant must be positive")
-    if not 1 <= len(idempotency_key) <= 100:
-        raise ValueError("the idempotency key must have 1 to 100 characters")
+    if limit_pico < 0:
+        raise ValueError("a credit limit is not negative")
     try:
-        call(
-            "SELECT billing_grant_credit(%s, %s, %s)",
-            [organization_id, amount_pico, idempotency_key],
-            using,
-        )
+        with tenant_scope(organization_id, using):
+            changed = (
+                Account.objects.using(using)
+                .filter(organization_id=organization_id)
+                .update(floor_pico=-limit_pico)
+            )
     except IntegrityError as error:
-        raise CreditConflict(str(error).splitlines()[0]) from error
+        raise CreditLimitTooLow("more than this is owed or held already") from error
+    if not changed:
+        raise AccountMissing("this organization has no account")
 
 
 def balance(organization_id: UUID, using: str = "default") -> Balance:
-    """The tenant's prepaid account now. Raises AccountMissing when none was opened."""
+    """The tenant's account now. Raises AccountMissing when none was opened."""
     with tenant_scope(organization_id, using):
         account = Account.objects.using(using).filter(organization_id=organization_id).first()
     if account is None:

@@ -12,6 +12,15 @@ from billing.models.catalog import (
     TenantPrice,
     TenantPriceBook,
 )
+from billing.models.credit import BillingSettingsRow, CreditGrantRow, GrantBurn, TopUpRow
+from billing.models.invoices import (
+    BillingProfileRow,
+    InvoiceLineRow,
+    InvoicePayment,
+    InvoiceRecipient,
+    InvoiceRow,
+)
+from billing.models.corrections import CorrectionRow
 from billing.models.ledger import (
     Account,
     LedgerAccount,
@@ -19,13 +28,23 @@ from billing.models.ledger import (
     LedgerLegRow,
     LedgerTransaction,
 )
+from billing.models.rollups import UsageDelta, UsageHour, UsageTagHour
 from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, UsageEvent
 
 __all__ = [
     "Account",
     "AliasRow",
+    "CorrectionRow",
+    "BillingProfileRow",
+    "BillingSettingsRow",
+    "CreditGrantRow",
+    "GrantBurn",
     "Hold",
     "HoldState",
+    "InvoiceLineRow",
+    "InvoicePayment",
+    "InvoiceRecipient",
+    "InvoiceRow",
     "LedgerAccount",
     "LedgerKind",
     "LedgerLegRow",
@@ -37,5 +56,9 @@ __all__ = [
     "QuotaPolicy",
     "TenantPrice",
     "TenantPriceBook",
+    "TopUpRow",
+    "UsageDelta",
     "UsageEvent",
+    "UsageHour",
+    "UsageTagHour",
 ]

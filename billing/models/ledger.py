@@ -17,9 +17,14 @@ class LedgerKind(models.TextChoices):
     """The accounts every tenant has. The sign is the tenant's: a positive credit leg tops up."""
 
     CREDIT = "credit"
+    CASH = "cash"
+    RECEIVABLE = "receivable"
     REVENUE = "revenue"
     PROMO = "promo"
     WRITE_OFF = "write_off"
+    ROUNDING = "rounding"
+    TAX = "tax"
+    EXPIRED = "expired"
 
 
 class LedgerAccount(TenantModel):
@@ -60,6 +65,11 @@ class Account(TenantModel):
     posted_pico = IntegerMoneyField(default=0)
     held_pico = IntegerMoneyField(default=0)
     floor_pico = IntegerMoneyField(default=0)
+    # All that came and went otherwise than by usage, so that `funded - posted` is what usage has
+    # charged: settling, the hot path, keeps no second sum.
+    funded_pico = IntegerMoneyField(default=0)
+    # Of what usage has charged, the part that grants and invoices have paid for.
+    burned_pico = IntegerMoneyField(default=0)
 
     class Meta(TenantModel.Meta):
         db_table = "billing_account"
@@ -88,6 +98,8 @@ class LedgerTransaction(TenantModel):
     )
     idempotency_key = models.CharField(max_length=128)
     kind = models.CharField(max_length=16)
+    reverses = models.UUIDField(null=True)
+    """The transaction that this one takes back, all or in part."""
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta(TenantModel.Meta):

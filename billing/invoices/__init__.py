@@ -1,0 +1,1 @@
+"""Invoices of our own: periods, lines, rounding, closing, paper."""

@@ -1,0 +1,561 @@
+-- Credit by its sources: grants and what burned them, top-ups, recharges. Run once by migration
+-- 0006: a change is a new file in a new migration.
+--
+-- Settling knows nothing of grants: what usage has charged is `funded - posted` of the account, and
+-- the part that no grant has paid yet is burned later, always before the set of grants changes. So
+-- when it is burned cannot be told from the outcome (billing/credit/burning.py is the model of it). Locks
+-- are taken in one order: top-up, settings, account, grants; whoever touches grants holds the
+-- account.
+
+SELECT tenants_protect('billing_credit_grant');
+SELECT tenants_protect('billing_grant_burn');
+SELECT tenants_protect('billing_top_up');
+SELECT tenants_protect('billing_settings');
+
+ALTER TABLE billing_ledger_tx ADD CONSTRAINT billing_ledger_tx_reverses_its_tenants
+    FOREIGN KEY (organization_id, reverses) REFERENCES billing_ledger_tx (organization_id, id);
+ALTER TABLE billing_credit_grant ADD CONSTRAINT billing_grant_of_its_tx
+    FOREIGN KEY (organization_id, ledger_tx_id) REFERENCES billing_ledger_tx (organization_id, id);
+ALTER TABLE billing_grant_burn
+    ADD CONSTRAINT billing_burn_of_its_grant FOREIGN KEY (organization_id, grant_id)
+        REFERENCES billing_credit_grant (organization_id, id),
+    ADD CONSTRAINT billing_burn_of_its_tx FOREIGN KEY (organization_id, ledger_tx_id)
+        REFERENCES billing_ledger_tx (organization_id, id);
+ALTER TABLE billing_top_up
+    ADD CONSTRAINT billing_top_up_tenant FOREIGN KEY (organization_id)
+        REFERENCES tenants_organization (id),
+    ADD CONSTRAINT billing_top_up_whole_cents CHECK (amount_pico % 10000000000 = 0);
+CREATE INDEX billing_credit_grant_left ON billing_credit_grant (organization_id)
+    WHERE remaining_pico > 0;
+-- What the tending job looks for.
+CREATE INDEX billing_credit_grant_due ON billing_credit_grant (expires_at)
+    WHERE remaining_pico > 0 AND expires_at IS NOT NULL;
+CREATE INDEX billing_credit_grant_waiting ON billing_credit_grant (effective_at)
+    WHERE posted_at IS NULL;
+CREATE INDEX billing_top_up_recent ON billing_top_up (organization_id, created_at DESC);
+
+GRANT SELECT ON billing_credit_grant, billing_grant_burn, billing_top_up, billing_settings
+    TO headrace_app, headrace_housekeeper, headrace_definer;
+-- The app begins a top-up and says which payment is its; only the functions below complete one.
+GRANT INSERT (id, organization_id, amount_pico, currency, idempotency_key),
+    UPDATE (payment_reference) ON billing_top_up TO headrace_app, headrace_housekeeper;
+GRANT INSERT (organization_id, low_balance_pico, recharge_is_enabled, recharge_threshold_pico,
+        recharge_amount_pico, recharge_month_max_pico, group_lines_by),
+    UPDATE (low_balance_pico, recharge_is_enabled, recharge_threshold_pico,
+        recharge_amount_pico, recharge_month_max_pico, group_lines_by)
+    ON billing_settings TO headrace_app;
+GRANT INSERT, UPDATE ON billing_settings TO headrace_housekeeper;
+GRANT UPDATE (floor_pico) ON billing_account TO headrace_housekeeper;
+GRANT INSERT, UPDATE ON billing_credit_grant, billing_top_up TO headrace_definer;
+GRANT INSERT ON billing_grant_burn TO headrace_definer;
+GRANT UPDATE (low_since_at, recharge_failures, recharge_not_before_at)
+    ON billing_settings TO headrace_definer;
+GRANT UPDATE (funded_pico, burned_pico) ON billing_account TO headrace_definer;
+
+CREATE FUNCTION billing_top_up_forward() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF OLD.payment_reference <> '' AND NEW.payment_reference <> OLD.payment_reference
+        OR OLD.state IN ('succeeded', 'refunded') AND NEW.state IN ('pending', 'failed')
+        OR OLD.state = 'refunded' AND NEW.state <> 'refunded'
+        OR NEW.amount_pico <> OLD.amount_pico
+    THEN
+        RAISE EXCEPTION 'a top-up keeps its payment and its amount, and what succeeded stays so'
+            USING ERRCODE = 'restrict_violation', CONSTRAINT = 'billing_top_up_forward';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER billing_top_up_forward BEFORE UPDATE ON billing_top_up
+    FOR EACH ROW EXECUTE FUNCTION billing_top_up_forward();
+
+-- Take an organization's account for the rest of the transaction.
+CREATE FUNCTION billing_lock_account(organization uuid) RETURNS billing_account
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    account billing_account;
+BEGIN
+    SELECT * INTO account FROM billing_account a WHERE a.organization_id = organization
+       FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the organization has no account'
+            USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'billing_grant_account';
+    END IF;
+    RETURN account;
+END
+$$;
+
+-- One balanced transaction other than usage, and the account after it. `legs` is {kind: amount}.
+CREATE FUNCTION billing_post(
+    organization uuid, idempotency text, tx_kind text, legs jsonb, reversed uuid DEFAULT NULL
+) RETURNS uuid
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    tx uuid := uuidv7();
+    credit numeric := coalesce((legs ->> 'credit')::numeric, 0);
+    wanted int;
+    written int;
+BEGIN
+    INSERT INTO billing_ledger_tx (id, organization_id, idempotency_key, kind, reverses)
+    VALUES (tx, organization, idempotency, tx_kind, reversed);
+    SELECT count(*) INTO wanted FROM jsonb_each_text(legs) AS leg (kind, amount)
+     WHERE leg.amount::numeric <> 0;
+    INSERT INTO billing_ledger_leg (id, organization_id, transaction_id, account_id, amount_pico)
+    SELECT uuidv7(), organization, tx, a.id, leg.amount::numeric
+      FROM jsonb_each_text(legs) AS leg (kind, amount)
+      JOIN billing_ledger_account a ON a.organization_id = organization AND a.kind = leg.kind
+     WHERE leg.amount::numeric <> 0;
+    GET DIAGNOSTICS written = ROW_COUNT;
+    ASSERT written = wanted, 'a leg names no ledger account of the organization';
+    UPDATE billing_account
+       SET posted_pico = posted_pico + credit, funded_pico = funded_pico + credit
+     WHERE organization_id = organization;
+    RETURN tx;
+END
+$$;
+
+-- Let grants pay what usage has charged and nothing has paid yet. The caller holds the account.
+CREATE FUNCTION billing_burn_grants(organization uuid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    owed numeric;
+    part numeric;
+    burned numeric := 0;
+    given record;
+BEGIN
+    SELECT a.funded_pico - a.posted_pico - a.burned_pico INTO owed
+      FROM billing_account a WHERE a.organization_id = organization;
+    FOR given IN
+        SELECT g.id, g.remaining_pico FROM billing_credit_grant g
+         WHERE owed > 0 AND g.organization_id = organization AND g.remaining_pico > 0
+           AND g.posted_at IS NOT NULL
+         ORDER BY g.category = 'paid', g.priority, g.expires_at NULLS LAST, g.created_at, g.id
+    LOOP
+        part := least(owed, given.remaining_pico);
+        UPDATE billing_credit_grant SET remaining_pico = remaining_pico - part
+         WHERE id = given.id;
+        INSERT INTO billing_grant_burn (id, organization_id, grant_id, kind, amount_pico)
+        VALUES (uuidv7(), organization, given.id, 'usage', part);
+        owed := owed - part;
+        burned := burned + part;
+        EXIT WHEN owed = 0;
+    END LOOP;
+    IF burned > 0 THEN
+        UPDATE billing_account SET burned_pico = burned_pico + burned
+         WHERE organization_id = organization;
+    END IF;
+END
+$$;
+
+-- Make a grant part of the balance, and let it pay what is owed.
+CREATE FUNCTION billing_activate_grant(given billing_credit_grant) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    is_paid boolean := given.category = 'paid';
+    tx uuid;
+BEGIN
+    tx := billing_post(
+        given.organization_id, given.source, CASE WHEN is_paid THEN 'top_up' ELSE 'grant' END,
+        jsonb_build_object('credit', given.amount_pico,
+                           CASE WHEN is_paid THEN 'cash' ELSE 'promo' END, -given.amount_pico));
+    UPDATE billing_credit_grant SET posted_at = now(), ledger_tx_id = tx WHERE id = given.id;
+    PERFORM billing_burn_grants(given.organization_id);
+END
+$$;
+
+-- Take credit out of a grant for another reason than usage: `kind` is expired or refunded.
+CREATE FUNCTION billing_take_from_grant(given uuid, reason text, amount numeric, tx uuid)
+RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+BEGIN
+    UPDATE billing_credit_grant SET remaining_pico = remaining_pico - amount WHERE id = given;
+    INSERT INTO billing_grant_burn (id, organization_id, grant_id, kind, amount_pico, ledger_tx_id)
+    SELECT uuidv7(), g.organization_id, g.id, reason, amount, tx
+      FROM billing_credit_grant g WHERE g.id = given;
+END
+$$;
+
+-- What no open hold reserves.
+CREATE FUNCTION billing_free_credit(organization uuid) RETURNS numeric
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT greatest(0, a.posted_pico - a.held_pico - greatest(a.floor_pico, 0))
+      FROM billing_account a WHERE a.organization_id = organization
+$$;
+
+-- Bring an organization's grants up to `moment`: burn what usage has charged, take up what comes
+-- into force, end what has expired. What open holds reserve of an expired grant stays until they
+-- are closed.
+CREATE FUNCTION billing_tend_credit(organization uuid, moment timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    given billing_credit_grant;
+    ending numeric;
+    tx uuid;
+BEGIN
+    PERFORM billing_lock_account(organization);
+    PERFORM billing_burn_grants(organization);
+    FOR given IN
+        SELECT * FROM billing_credit_grant g
+         WHERE g.organization_id = organization AND g.posted_at IS NULL
+           AND g.effective_at <= moment
+         ORDER BY g.effective_at, g.id
+    LOOP
+        PERFORM billing_activate_grant(given);
+    END LOOP;
+    FOR given IN
+        SELECT * FROM billing_credit_grant g
+         WHERE g.organization_id = organization AND g.posted_at IS NOT NULL
+           AND g.remaining_pico > 0 AND g.expires_at <= moment
+         ORDER BY g.expires_at, g.id
+    LOOP
+        ending := least(given.remaining_pico, billing_free_credit(organization));
+        CONTINUE WHEN ending = 0;
+        tx := billing_post(
+            organization, 'expiry:' || given.id || ':' || given.remaining_pico, 'expiry',
+            jsonb_build_object('credit', -ending, 'expired', ending), given.ledger_tx_id);
+        PERFORM billing_take_from_grant(given.id, 'expired', ending, tx);
+    END LOOP;
+END
+$$;
+
+-- The same as of now, for a tenant who reads its grants.
+CREATE FUNCTION billing_tend_credit(organization uuid) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT billing_tend_credit(organization, now())
+$$;
+
+-- Organizations whose grants come into force or end by `moment`.
+CREATE FUNCTION billing_credit_due(moment timestamptz, organizations_max int) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT organization_id FROM (
+        SELECT g.organization_id FROM billing_credit_grant g
+         WHERE g.remaining_pico > 0 AND g.expires_at <= moment
+        UNION
+        SELECT g.organization_id FROM billing_credit_grant g
+         WHERE g.posted_at IS NULL AND g.effective_at <= moment) due
+     LIMIT organizations_max
+$$;
+
+-- Money in by the operator, once per key. False when the key was used before for the same; for
+-- anything else it is an error. The organization's account must be open.
+DROP FUNCTION billing_grant_credit(uuid, numeric, text);
+CREATE FUNCTION billing_grant_credit(
+    organization uuid, amount numeric, idempotency text, category text DEFAULT 'promotional',
+    priority int DEFAULT 0, effective_at timestamptz DEFAULT NULL,
+    expires_at timestamptz DEFAULT NULL, operator uuid DEFAULT NULL
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    given billing_credit_grant;
+    before billing_credit_grant;
+BEGIN
+    ASSERT amount > 0, 'a grant must be positive';
+    PERFORM billing_lock_account(organization);
+    SELECT * INTO before FROM billing_credit_grant g
+     WHERE g.organization_id = organization AND g.source = 'grant:' || idempotency;
+    IF FOUND THEN
+        IF (before.amount_pico, before.category, before.priority)
+            <> (amount, category, priority)
+            OR before.expires_at IS DISTINCT FROM expires_at
+        THEN
+            RAISE EXCEPTION 'the key was used for another grant'
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'billing_grant_once';
+        END IF;
+        RETURN false;
+    END IF;
+    PERFORM billing_burn_grants(organization);
+    INSERT INTO billing_credit_grant (
+        id, organization_id, source, category, priority, amount_pico, remaining_pico,
+        effective_at, expires_at)
+    VALUES (uuidv7(), organization, 'grant:' || idempotency, category, priority, amount, amount,
+            coalesce(effective_at, now()), expires_at)
+    RETURNING * INTO given;
+    IF given.effective_at <= now() THEN
+        PERFORM billing_activate_grant(given);
+    END IF;
+    PERFORM tenants_audit(
+        organization, 'operator', operator, '', NULL, 'credit.granted', 'grant', given.id::text,
+        jsonb_build_object('amount_pico', amount::text, 'category', category,
+                           'source', given.source));
+    RETURN true;
+END
+$$;
+
+-- The top-up of a payment, taken for the rest of the transaction; by its own id where a provider's
+-- message came before we noted its payment.
+CREATE FUNCTION billing_lock_top_up(payment text, top_up uuid) RETURNS billing_top_up
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    found_row billing_top_up;
+BEGIN
+    SELECT * INTO found_row FROM billing_top_up t
+     WHERE payment <> '' AND t.payment_reference = payment FOR NO KEY UPDATE;
+    IF NOT FOUND AND top_up IS NOT NULL THEN
+        SELECT * INTO found_row FROM billing_top_up t WHERE t.id = top_up FOR NO KEY UPDATE;
+    END IF;
+    IF found_row.id IS NULL THEN
+        RAISE EXCEPTION 'no top-up of this payment'
+            USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'billing_top_up_missing';
+    END IF;
+    IF top_up IS NOT NULL AND found_row.id <> top_up
+        OR payment <> '' AND found_row.payment_reference NOT IN ('', payment)
+    THEN
+        RAISE EXCEPTION 'the payment is another top-up''s'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'billing_top_up_payment';
+    END IF;
+    RETURN found_row;
+END
+$$;
+
+-- A payment arrived: post cash to credit, once. False when that was done before.
+CREATE FUNCTION billing_complete_top_up(payment text, top_up uuid, paid numeric) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    mine billing_top_up := billing_lock_top_up(payment, top_up);
+    given billing_credit_grant;
+BEGIN
+    IF paid IS DISTINCT FROM mine.amount_pico THEN
+        RAISE EXCEPTION 'another sum was paid than the top-up''s'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'billing_top_up_paid';
+    END IF;
+    IF mine.state IN ('succeeded', 'refunded') THEN
+        RETURN false;
+    END IF;
+    UPDATE billing_top_up
+       SET state = 'succeeded', completed_at = now(), failure = '',
+           payment_reference = coalesce(nullif(payment_reference, ''), payment)
+     WHERE id = mine.id;
+    IF mine.is_recharge THEN
+        UPDATE billing_settings SET recharge_failures = 0, recharge_not_before_at = NULL
+         WHERE organization_id = mine.organization_id;
+    END IF;
+    PERFORM tenants_emit(mine.organization_id, 'topup.succeeded', jsonb_build_object(
+        'top_up_id', mine.id, 'amount_pico', mine.amount_pico::text, 'currency', mine.currency,
+        'is_recharge', mine.is_recharge));
+    PERFORM billing_lock_account(mine.organization_id);
+    PERFORM billing_burn_grants(mine.organization_id);
+    INSERT INTO billing_credit_grant (
+        id, organization_id, source, category, priority, amount_pico, remaining_pico, effective_at)
+    VALUES (uuidv7(), mine.organization_id, 'top_up:' || mine.id, 'paid', 0, mine.amount_pico,
+            mine.amount_pico, now())
+    RETURNING * INTO given;
+    PERFORM billing_activate_grant(given);
+    RETURN true;
+END
+$$;
+
+-- A payment failed: a recharge waits longer after each failure in a row, from one hour to a day.
+-- False when the top-up had been decided before.
+CREATE FUNCTION billing_fail_top_up(payment text, top_up uuid, reason text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    mine billing_top_up := billing_lock_top_up(payment, top_up);
+    not_before timestamptz;
+BEGIN
+    IF mine.state <> 'pending' THEN
+        RETURN false;
+    END IF;
+    UPDATE billing_top_up
+       SET state = 'failed', completed_at = now(), failure = left(reason, 200),
+           payment_reference = coalesce(nullif(payment_reference, ''), payment)
+     WHERE id = mine.id;
+    IF mine.is_recharge THEN
+        UPDATE billing_settings
+           SET recharge_failures = least(recharge_failures + 1, 100),
+               recharge_not_before_at = now() + least(
+                   interval '1 hour' * power(2, least(recharge_failures, 5)), interval '1 day')
+         WHERE organization_id = mine.organization_id
+        RETURNING recharge_not_before_at INTO not_before;
+        PERFORM tenants_emit(mine.organization_id, 'recharge.failed', jsonb_build_object(
+            'top_up_id', mine.id, 'amount_pico', mine.amount_pico::text,
+            'currency', mine.currency, 'reason', left(reason, 200), 'next_not_before', not_before));
+    END IF;
+    RETURN true;
+END
+$$;
+
+-- Give back part of a top-up, once per key. What was spent already cannot be asked for; where the
+-- provider has paid it back all the same (`is_done`), the shortfall is written off.
+CREATE FUNCTION billing_refund_top_up(
+    payment text, top_up uuid, amount numeric, idempotency text, is_done boolean
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    mine billing_top_up := billing_lock_top_up(payment, top_up);
+    before numeric;
+    given billing_credit_grant;
+    taken numeric;
+    tx uuid;
+BEGIN
+    ASSERT amount > 0, 'a refund must be positive';
+    SELECT l.amount_pico INTO before
+      FROM billing_ledger_tx t
+      JOIN billing_ledger_leg l ON l.transaction_id = t.id
+      JOIN billing_ledger_account a ON a.id = l.account_id AND a.kind = 'cash'
+     WHERE t.organization_id = mine.organization_id
+       AND t.idempotency_key = 'refund:' || idempotency;
+    IF FOUND THEN
+        IF before <> amount THEN
+            RAISE EXCEPTION 'the key was used for another refund'
+                USING ERRCODE = 'unique_violation', CONSTRAINT = 'billing_refund_once';
+        END IF;
+        RETURN false;
+    END IF;
+    IF mine.state <> 'succeeded' OR amount > mine.amount_pico - mine.refunded_pico THEN
+        RAISE EXCEPTION 'that much was not paid, or is refunded already'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'billing_refund_amount';
+    END IF;
+    UPDATE billing_top_up
+       SET refunded_pico = refunded_pico + amount,
+           state = CASE WHEN refunded_pico + amount = amount_pico THEN 'refunded' ELSE state END
+     WHERE id = mine.id;
+    PERFORM billing_lock_account(mine.organization_id);
+    PERFORM billing_burn_grants(mine.organization_id);
+    SELECT * INTO STRICT given FROM billing_credit_grant g
+     WHERE g.organization_id = mine.organization_id AND g.source = 'top_up:' || mine.id;
+    taken := least(amount, given.remaining_pico, billing_free_credit(mine.organization_id));
+    IF taken < amount AND NOT is_done THEN
+        RAISE EXCEPTION 'more than is left of what was paid'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'billing_refund_amount';
+    END IF;
+    tx := billing_post(
+        mine.organization_id, 'refund:' || idempotency, 'refund',
+        jsonb_build_object('credit', -taken, 'write_off', taken - amount, 'cash', amount),
+        given.ledger_tx_id);
+    IF taken > 0 THEN
+        PERFORM billing_take_from_grant(given.id, 'refunded', taken, tx);
+    END IF;
+    RETURN true;
+END
+$$;
+
+-- Begin the recharge of an organization if it is due; null if not. One at a time: the settings row
+-- is held from the look at open ones to the insert, and a unique index has the last word.
+CREATE FUNCTION billing_begin_recharge(organization uuid) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    settings billing_settings;
+    account billing_account;
+    top_up uuid := uuidv7();
+    month_start timestamptz;
+BEGIN
+    SELECT * INTO settings FROM billing_settings s WHERE s.organization_id = organization
+       FOR NO KEY UPDATE;
+    SELECT * INTO account FROM billing_account a WHERE a.organization_id = organization;
+    IF NOT coalesce(settings.recharge_is_enabled, false)
+        OR account.posted_pico >= settings.recharge_threshold_pico
+        OR settings.recharge_not_before_at > now()
+        OR EXISTS (SELECT FROM billing_top_up t WHERE t.organization_id = organization
+                      AND t.is_recharge AND t.state = 'pending')
+    THEN
+        RETURN NULL;
+    END IF;
+    SELECT date_trunc('month', now(), o.time_zone) INTO month_start
+      FROM tenants_organization o WHERE o.id = organization;
+    IF settings.recharge_amount_pico + coalesce((
+        SELECT sum(t.amount_pico) FROM billing_top_up t
+         WHERE t.organization_id = organization AND t.is_recharge AND t.state <> 'failed'
+           AND t.created_at >= month_start), 0) > settings.recharge_month_max_pico
+    THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO billing_top_up (id, organization_id, amount_pico, currency, is_recharge,
+                                idempotency_key)
+    VALUES (top_up, organization, settings.recharge_amount_pico, account.currency, true,
+            'recharge:' || top_up);
+    RETURN top_up;
+END
+$$;
+
+-- Organizations whose balance is below their recharge threshold and that may try again.
+CREATE FUNCTION billing_recharges_due(organizations_max int) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT s.organization_id
+      FROM billing_settings s JOIN billing_account a ON a.organization_id = s.organization_id
+     WHERE s.recharge_is_enabled AND a.posted_pico < s.recharge_threshold_pico
+       AND (s.recharge_not_before_at IS NULL OR s.recharge_not_before_at <= now())
+       AND NOT EXISTS (SELECT FROM billing_top_up t WHERE t.organization_id = s.organization_id
+                          AND t.is_recharge AND t.state = 'pending')
+     LIMIT organizations_max
+$$;
+
+-- Tell `balance.low` once for each time a balance falls below its warning level; returns how many.
+CREATE FUNCTION billing_watch_balances(organizations_max int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    watched record;
+    told int := 0;
+BEGIN
+    FOR watched IN
+        SELECT s.organization_id, s.low_balance_pico, a.posted_pico, a.currency,
+               coalesce(a.posted_pico < s.low_balance_pico, false) AS is_low
+          FROM billing_settings s JOIN billing_account a ON a.organization_id = s.organization_id
+         WHERE coalesce(a.posted_pico < s.low_balance_pico, false)
+            <> (s.low_since_at IS NOT NULL)
+         LIMIT organizations_max FOR NO KEY UPDATE OF s SKIP LOCKED
+    LOOP
+        UPDATE billing_settings
+           SET low_since_at = CASE WHEN watched.is_low THEN now() END
+         WHERE organization_id = watched.organization_id;
+        IF watched.is_low THEN
+            PERFORM tenants_emit(watched.organization_id, 'balance.low', jsonb_build_object(
+                'balance_pico', watched.posted_pico::text,
+                'threshold_pico', watched.low_balance_pico::text, 'currency', watched.currency));
+            told := told + 1;
+        END IF;
+    END LOOP;
+    RETURN told;
+END
+$$;
+
+ALTER FUNCTION billing_lock_account OWNER TO headrace_definer;
+ALTER FUNCTION billing_post OWNER TO headrace_definer;
+ALTER FUNCTION billing_burn_grants OWNER TO headrace_definer;
+ALTER FUNCTION billing_activate_grant OWNER TO headrace_definer;
+ALTER FUNCTION billing_take_from_grant OWNER TO headrace_definer;
+ALTER FUNCTION billing_free_credit OWNER TO headrace_definer;
+ALTER FUNCTION billing_tend_credit(uuid, timestamptz) OWNER TO headrace_definer;
+ALTER FUNCTION billing_tend_credit(uuid) OWNER TO headrace_definer;
+ALTER FUNCTION billing_credit_due OWNER TO headrace_definer;
+ALTER FUNCTION billing_grant_credit OWNER TO headrace_definer;
+ALTER FUNCTION billing_lock_top_up OWNER TO headrace_definer;
+ALTER FUNCTION billing_complete_top_up OWNER TO headrace_definer;
+ALTER FUNCTION billing_fail_top_up OWNER TO headrace_definer;
+ALTER FUNCTION billing_refund_top_up OWNER TO headrace_definer;
+ALTER FUNCTION billing_begin_recharge OWNER TO headrace_definer;
+ALTER FUNCTION billing_recharges_due OWNER TO headrace_definer;
+ALTER FUNCTION billing_watch_balances OWNER TO headrace_definer;
+REVOKE ALL ON FUNCTION
+    billing_lock_account, billing_post, billing_burn_grants, billing_activate_grant,
+    billing_take_from_grant, billing_free_credit, billing_tend_credit(uuid, timestamptz),
+    billing_tend_credit(uuid), billing_credit_due, billing_grant_credit, billing_lock_top_up,
+    billing_complete_top_up, billing_fail_top_up, billing_refund_top_up, billing_begin_recharge,
+    billing_recharges_due, billing_watch_balances
+    FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    billing_tend_credit(uuid)
+    TO headrace_app, headrace_housekeeper;
+GRANT EXECUTE ON FUNCTION
+    billing_tend_credit(uuid, timestamptz), billing_credit_due, billing_grant_credit,
+    billing_complete_top_up, billing_fail_top_up, billing_refund_top_up, billing_begin_recharge,
+    billing_recharges_due, billing_watch_balances
+    TO headrace_housekeeper;
