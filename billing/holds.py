@@ -5,17 +5,24 @@ round trip. Never called inside another transaction, never from the event loop's
 the gateway for its requests, and for finishes found in an engine's journal.
 """
 
+import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from billing.contracts import (
+    END_USER_LENGTH_MAX,
     HoldOutcome,
     HoldRefusal,
     HoldRequest,
+    QuotaInTheWay,
+    QuotaMetric,
+    QuotaPeriod,
+    QuotaScope,
     Settled,
     Settlement,
     SettlementInvalid,
@@ -37,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def hold(requests: Sequence[HoldRequest], using: str = APP_ALIAS) -> list[HoldOutcome]:
-    """Reserve each request's amount and daily tokens, or say why not; answers in the order asked.
+    """Reserve each request's amount and quota, or say why not; answers in the order asked.
 
     A refused request leaves nothing behind and does not hinder the others. The unit prices held
     are those of the quote's price rows; a quote that says others is refused as stale. Raises
@@ -53,14 +60,17 @@ def hold(requests: Sequence[HoldRequest], using: str = APP_ALIAS) -> list[HoldOu
             for request in some
         }
         items = [_hold_item(request, amounts[request.request_id]) for request in some]
-        rows = call("SELECT * FROM billing_take_holds(%s)", [Jsonb(items)], using)
+        rows = call(
+            "SELECT request_id, refusal, quota FROM billing_take_holds(%s)", [Jsonb(items)], using
+        )
         outcomes += [
             HoldOutcome(
                 request_id=request_id,
                 refusal=HoldRefusal(refusal) if refusal else None,
                 amount_pico=amounts[request_id],
+                quota=_quota_in_the_way(quota) if quota else None,
             )
-            for request_id, refusal in rows
+            for request_id, refusal, quota in rows
         ]
     return outcomes
 
@@ -133,7 +143,22 @@ def _hold_item(request: HoldRequest, amount_pico: int) -> dict[str, object]:
         "prompt_tokens": request.prompt_tokens,
         "output_tokens_max": request.output_tokens_max,
         "amount": amount_pico,
+        "end_user": request.end_user[:END_USER_LENGTH_MAX],
+        "tags": dict(request.tags),
     }
+
+
+def _quota_in_the_way(answer: str) -> QuotaInTheWay:
+    told: dict[str, Any] = json.loads(answer)  # what billing_quota_told makes
+    return QuotaInTheWay(
+        scope=QuotaScope(told["scope"]),
+        end_user=told["end_user"],
+        metric=QuotaMetric(told["metric"]),
+        period=QuotaPeriod(told["period"]),
+        limit_amount=int(told["limit"]),
+        time_zone=told["time_zone"],
+        resets_at=datetime.fromisoformat(told["resets_at"]),
+    )
 
 
 def _settlement_item(settlement: Settlement) -> dict[str, object]:

@@ -133,17 +133,27 @@ INVARIANTS = [
         "a quota counter is not the sum of its window's holds",
         "billing_quota_counter",
         """
-        SELECT c.policy_id, c.window_start, c.used_tokens, c.held_tokens,
-               coalesce(sum(h.used_tokens), 0) AS used,
-               coalesce(sum(h.prompt_tokens + h.output_tokens_max)
-                        FILTER (WHERE h.state = 'open'), 0) AS held
+        SELECT c.policy_id, c.subject, c.window_start, c.used_amount, c.held_amount,
+               coalesce(sum(billing_quota_used(
+                   p, h.uncached_input_tokens, h.cached_input_tokens, h.output_tokens,
+                   h.charge_pico)) FILTER (WHERE h.state = 'posted'), 0) AS used,
+               coalesce(sum(billing_quota_reserved(
+                   p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
+                   FILTER (WHERE h.state = 'open'), 0) AS held
           FROM billing_quota_counter c
-          LEFT JOIN billing_hold h ON h.quota_policy_id = c.policy_id
-           AND h.quota_window_start = c.window_start
-         GROUP BY c.policy_id, c.window_start, c.used_tokens, c.held_tokens
-        HAVING c.used_tokens <> coalesce(sum(h.used_tokens), 0)
-            OR c.held_tokens <> coalesce(sum(h.prompt_tokens + h.output_tokens_max)
-                                         FILTER (WHERE h.state = 'open'), 0)""",
+          JOIN billing_quota_policy p ON p.id = c.policy_id AND p.lifted_at IS NULL
+          LEFT JOIN billing_hold h ON h.organization_id = p.organization_id
+           AND date_trunc(p.period, h.created_at, p.time_zone) = c.window_start
+           AND billing_quota_covers(p, h.project_id, h.key_id, h.end_user)
+           AND billing_quota_subject(p, h.end_user) = c.subject
+         GROUP BY c.policy_id, c.subject, c.window_start
+        HAVING (c.used_amount, c.held_amount) IS DISTINCT FROM (
+               coalesce(sum(billing_quota_used(
+                   p, h.uncached_input_tokens, h.cached_input_tokens, h.output_tokens,
+                   h.charge_pico)) FILTER (WHERE h.state = 'posted'), 0),
+               coalesce(sum(billing_quota_reserved(
+                   p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
+                   FILTER (WHERE h.state = 'open'), 0))""",
     ),
     Invariant(
         "a usage event fell into the default partition",

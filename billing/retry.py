@@ -1,20 +1,22 @@
 """Calling one money function of the database, again when it was a deadlock's victim.
 
 A call is one statement and one transaction, so running it again is safe: a victim left nothing
-behind. Must never run inside somebody else's transaction. Called by holds, ledger and sweeper.
+behind. Must never run inside somebody else's transaction. Called by whatever moves money or sets
+quotas.
 """
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import OperationalError, connections
 
 TRIES_MAX = 5
 BACKOFF_MS = 10
 """Upper bound of the first pause; it doubles with each try."""
+Result = TypeVar("Result")
 RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})
 
 
@@ -30,12 +32,21 @@ def call(sql: str, parameters: Sequence[Any], using: str) -> list[tuple[Any, ...
     """
     connection = connections[using]
     assert not connection.in_atomic_block, "money moves in a transaction of its own"
+
+    def once() -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
+
+    return again(once)
+
+
+def again(work: Callable[[], Result]) -> Result:
+    """What `work`, one whole transaction, returns; raises as `call` does."""
     for attempt in range(TRIES_MAX):
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql, parameters)
-                rows: list[tuple[Any, ...]] = cursor.fetchall()
-                return rows
+            return work()
         except OperationalError as error:
             if attempt + 1 == TRIES_MAX or not is_retryable(error):
                 raise

@@ -60,7 +60,7 @@ def holds(tenant: Tenant, state: str = "open") -> list[UUID]:
 def daily_tokens(tenant: Tenant) -> tuple[int, int]:
     """Used and held tokens of the tenant's daily quota."""
     ((used, held),) = rows(
-        "SELECT coalesce(sum(used_tokens), 0), coalesce(sum(held_tokens), 0)"
+        "SELECT coalesce(sum(used_amount), 0), coalesce(sum(held_amount), 0)"
         " FROM billing_quota_counter WHERE organization_id = %s",
         tenant.organization_id,
     )

@@ -3,10 +3,12 @@
 The SQL functions of sql/ write these, but for the policies. Used inside `billing` only.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
+from billing.contracts import END_USER_LENGTH_MAX, QuotaMetric, QuotaPeriod, QuotaScope
 from billing.fields import IntegerMoneyField
 from tenants.facade import TenantModel
 
@@ -22,11 +24,30 @@ class HoldState(models.TextChoices):
 
 
 class QuotaPolicy(TenantModel):
-    """A tenant's limit of tokens per UTC day; null is no limit and no counting."""
+    """One limit per local day or month. Only its amount and whom it tells ever change: another
+    policy takes its place for anything else, so a counter means one thing."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    organization = models.OneToOneField(ORGANIZATION, on_delete=models.PROTECT, related_name="+")
-    daily_tokens_max = models.BigIntegerField(null=True)
+    organization = models.ForeignKey(
+        ORGANIZATION, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    scope = models.CharField(max_length=16)
+    scope_id = models.UUIDField(null=True)
+    end_user = models.CharField(max_length=END_USER_LENGTH_MAX)
+    """Of scope end_user: '' is each of them."""
+    metric = models.CharField(max_length=16)
+    period = models.CharField(max_length=8)
+    time_zone = models.CharField(max_length=64)
+    limit_amount = IntegerMoneyField()
+    """Requests or tokens, or pico-units for spend."""
+    is_hard = models.BooleanField()
+    counts_cached = models.BooleanField()
+    recipients = ArrayField(models.CharField(max_length=254))
+    subject_prefix = models.CharField(max_length=64)
+    set_at = models.DateTimeField()
+    set_by_kind = models.CharField(max_length=16)
+    set_by_id = models.UUIDField(null=True)
+    lifted_at = models.DateTimeField(null=True)
 
     class Meta(TenantModel.Meta):
         db_table = "billing_quota_policy"
@@ -34,41 +55,69 @@ class QuotaPolicy(TenantModel):
             models.UniqueConstraint(
                 fields=["organization", "id"], name="billing_quota_policy_with_tenant"
             ),
+            models.UniqueConstraint(
+                fields=["organization", "scope", "scope_id", "end_user", "metric", "period"],
+                condition=models.Q(is_hard=True, lifted_at=None),
+                nulls_distinct=False,
+                name="billing_quota_policy_one_hard",
+            ),
+            models.UniqueConstraint(
+                fields=[
+                    "organization",
+                    "scope",
+                    "scope_id",
+                    "end_user",
+                    "metric",
+                    "period",
+                    "limit_amount",
+                ],
+                condition=models.Q(is_hard=False, lifted_at=None),
+                nulls_distinct=False,
+                name="billing_quota_policy_soft_apart",
+            ),
             models.CheckConstraint(
-                name="billing_quota_policy_not_negative",
-                condition=models.Q(daily_tokens_max__gte=0),
+                name="billing_quota_policy_known",
+                condition=models.Q(
+                    scope__in=[scope.value for scope in QuotaScope],
+                    metric__in=[metric.value for metric in QuotaMetric],
+                    period__in=[period.value for period in QuotaPeriod],
+                    limit_amount__gte=0,
+                ),
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.daily_tokens_max} tokens a day"
+        return f"{self.limit_amount} {self.metric} a {self.period}"
 
 
 class QuotaCounter(TenantModel):
-    """What one window of a policy has used and holds."""
+    """What one window of a policy has used and holds, of one end user where each has their own."""
 
-    pk = models.CompositePrimaryKey("policy", "window_start")
+    pk = models.CompositePrimaryKey("policy", "subject", "window_start")
     organization = models.ForeignKey(
         ORGANIZATION, models.PROTECT, related_name="+", db_constraint=False, db_index=False
     )
     policy = models.ForeignKey(
         QuotaPolicy, models.PROTECT, related_name="counters", db_constraint=False, db_index=False
     )
+    subject = models.CharField(max_length=END_USER_LENGTH_MAX)
     window_start = models.DateTimeField()
-    used_tokens = models.BigIntegerField(default=0)
-    held_tokens = models.BigIntegerField(default=0)
+    used_amount = IntegerMoneyField(default=0)
+    held_amount = IntegerMoneyField(default=0)
+    announced_percent = models.SmallIntegerField(db_default=0)
+    announced_limit = IntegerMoneyField(db_default=0)
 
     class Meta(TenantModel.Meta):
         db_table = "billing_quota_counter"
         constraints = [
             models.CheckConstraint(
                 name="billing_quota_counter_not_negative",
-                condition=models.Q(used_tokens__gte=0, held_tokens__gte=0),
+                condition=models.Q(used_amount__gte=0, held_amount__gte=0),
             )
         ]
 
     def __str__(self) -> str:
-        return f"{self.used_tokens} + {self.held_tokens} since {self.window_start}"
+        return f"{self.used_amount} + {self.held_amount} since {self.window_start}"
 
 
 class Hold(TenantModel):
@@ -104,9 +153,13 @@ class Hold(TenantModel):
     output_tokens_max = models.BigIntegerField()
     amount_pico = IntegerMoneyField()
     charge_pico = IntegerMoneyField(db_default=0)
-    used_tokens = models.BigIntegerField(db_default=0)
-    quota_policy_id = models.UUIDField(null=True)
-    quota_window_start = models.DateTimeField(null=True)
+    uncached_input_tokens = models.BigIntegerField(db_default=0)
+    cached_input_tokens = models.BigIntegerField(db_default=0)
+    output_tokens = models.BigIntegerField(db_default=0)
+    quota_version = models.BigIntegerField(db_default=0)
+    """Of the account's policies, when the hold was last counted by them."""
+    end_user = models.CharField(max_length=END_USER_LENGTH_MAX, db_default="")
+    tags = models.JSONField(db_default={})
     created_at = models.DateTimeField(db_default=Now())
     renewed_at = models.DateTimeField(db_default=Now())
     closed_at = models.DateTimeField(null=True)
@@ -149,6 +202,8 @@ class UsageEvent(TenantModel):
     queue_ms = models.BigIntegerField()
     prefill_ms = models.BigIntegerField()
     decode_ms = models.BigIntegerField()
+    end_user = models.CharField(max_length=END_USER_LENGTH_MAX)
+    tags = models.JSONField()
 
     class Meta(TenantModel.Meta):
         db_table = "billing_usage_event"

@@ -272,7 +272,7 @@ UNBALANCED = """
         ("billing_usage_event", TWIN, "more than one usage event"),
         (
             "billing_quota_counter",
-            "UPDATE billing_quota_counter SET used_tokens = used_tokens + 1",
+            "UPDATE billing_quota_counter SET used_amount = used_amount + 1",
             "quota counter",
         ),
     ],

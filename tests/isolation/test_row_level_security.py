@@ -52,6 +52,9 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "billing_settle_holds",
     "billing_void_holds",
     "billing_renew_holds",
+    "billing_set_quota",
+    "billing_lift_quota",
+    "billing_tend_credit",
 }
 """SECURITY DEFINER functions of tenants and billing that the app may call."""
 
@@ -289,8 +292,8 @@ WRITES = [
     "DELETE FROM billing_price",
     "UPDATE billing_hold SET state = 'voided'",
     "DELETE FROM billing_hold",
-    "UPDATE billing_quota_policy SET daily_tokens_max = NULL",
-    "UPDATE billing_quota_counter SET used_tokens = 0",
+    "UPDATE billing_quota_policy SET limit_amount = 0",
+    "UPDATE billing_quota_counter SET used_amount = 0",
     "UPDATE tenants_organization SET requests_per_minute_max = 1000000",
     "UPDATE tenants_api_key SET secret_hash = secret_hash",
     "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",

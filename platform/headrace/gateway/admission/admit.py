@@ -15,7 +15,6 @@ from django.db import DatabaseError, InterfaceError
 import billing.facade
 from billing.contracts import (
     HoldOutcome,
-    HoldRefusal,
     HoldRequest,
     Quote,
     ServiceTier,
@@ -30,6 +29,7 @@ from headrace.gateway.admission.measuring import (
     measure,
 )
 from headrace.gateway.admission.rate_limits import LimitState, RateLimiter, refusal
+from headrace.gateway.admission.refusals import hold_refusal
 from headrace.gateway.database import DatabaseSilent, ended, in_database
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.services import Services
@@ -116,28 +116,8 @@ async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) 
                 )
             ],
         )
-    match outcomes[0].refusal:
-        case None:
-            return
-        case HoldRefusal.KEY_REVOKED:
-            raise errors.key_invalid()
-        case HoldRefusal.PROJECT_ARCHIVED:
-            raise errors.project_archived()
-        case HoldRefusal.ORGANIZATION_SUSPENDED:
-            raise errors.organization_suspended()
-        case HoldRefusal.INSUFFICIENT_QUOTA:
-            raise errors.insufficient_quota(
-                "You exceeded your current quota: the prepaid balance does not cover this "
-                "request. Top up, or lower max_completion_tokens."
-            )
-        case HoldRefusal.DAILY_TOKENS_EXCEEDED:
-            raise errors.insufficient_quota(
-                "You exceeded your daily token quota; it starts again at midnight UTC."
-            )
-        case HoldRefusal.STALE_QUOTE:
-            raise errors.overloaded("Prices have just changed; try again.")
-        case HoldRefusal.DUPLICATE:
-            raise errors.duplicate_request()
+    if outcomes[0].refusal is not None:
+        raise hold_refusal(outcomes[0], quote.currency)
 
 
 def _generation(caller: Caller, order: Order, measured: Measured) -> GenerationRequest:
