@@ -325,6 +325,11 @@ EMAIL_USE_SSL = EMAIL_PORT == 465
 EMAIL_TIMEOUT = 15
 DEFAULT_FROM_EMAIL = os.environ.get("HEADRACE_MAIL_FROM", "Headrace <headrace@localhost>")
 
+FAILPOINT_FILE = (
+    Path(os.environ["HEADRACE_FAILPOINT_FILE"]) if "HEADRACE_FAILPOINT_FILE" in os.environ else None
+)
+"""For crash tests only: see `lifecycle.failpoints`."""
+
 # --- bulk work -----------------------------------------------------------------------------------
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
 BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)

@@ -25,6 +25,7 @@ from headrace.gateway.settling import charging
 from headrace.gateway.settling.charging import Cause
 from headrace.gateway.settling.endings import cause_error, engine_error, refused_by_engine
 from headrace.gateway.settling.settle import settle_until_done, void_until_done
+from headrace.lifecycle.failpoints import Failpoint, reach
 from headrace.telemetry import metrics
 from inference.chunk_buffer import ChunkBuffer
 from inference.client.native import EngineLost, EngineStream, EngineUnavailable
@@ -154,6 +155,7 @@ class Completion:
             raise errors.overloaded("No engine is available; try again shortly.")
         admission = await admit(self.caller, self.order, services, services.engine.hello)
         services.holds.add(request_id)
+        reach(Failpoint.HELD)
         try:
             await self._carry(admission)
         except (errors.ApiError, asyncio.CancelledError):
@@ -177,6 +179,7 @@ class Completion:
         except EngineUnavailable:
             await self._give_back()
             raise errors.overloaded("No engine is available; try again shortly.") from None
+        reach(Failpoint.SUBMITTED)
         self._opened.set_result(admission)
         finish = await self._follow(self._stream)
         if finish is not None and finish.reason is FinishReason.REFUSED:
@@ -233,6 +236,7 @@ class Completion:
             self._started = True
             metrics.TIME_TO_FIRST_TOKEN.observe(time.monotonic() - self._arrived)
         if isinstance(event, Chunk):
+            reach(Failpoint.CHUNK_RECEIVED)
             self._unread.add(event)
             self._news.set()
         if self._silence is not None and self.cause is None:
@@ -240,6 +244,7 @@ class Completion:
             self._silence.reschedule(now + settings.ENGINE_SILENCE_MAX_S)
 
     async def _settle(self, admission: Admission, finish: Finish | None) -> None:
+        reach(Failpoint.FINISH_RECEIVED)
         # From here on nothing that happens to the client changes what is charged or said.
         self._settling = True
         request_id, model = self.caller.request_id, admission.quote.offer.public_id
@@ -286,8 +291,10 @@ class Completion:
             settled = await settle_until_done(settlement)
         finally:
             self._services.holds.discard(settlement.request_id)
+        reach(Failpoint.SETTLED)
         if settled is not None and finish is not None:
             self._services.engine.ack([finish.request_id])
+            reach(Failpoint.ACKNOWLEDGED)
         if self.caller.limits is not None:
             used = settlement.counts.prompt_tokens + settlement.counts.output_tokens
             await self._services.limiter.reconcile(
