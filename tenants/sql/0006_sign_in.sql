@@ -29,3 +29,39 @@ CREATE TRIGGER tenants_no_staff_on_update BEFORE UPDATE ON tenants_user
     FOR EACH ROW WHEN (NEW.is_staff IS DISTINCT FROM OLD.is_staff
                        OR NEW.is_superuser IS DISTINCT FROM OLD.is_superuser)
     EXECUTE FUNCTION tenants_no_staff_by_app();
+
+-- Founding: a person who has signed in makes an organization of their own. False when they own as
+-- many as there may be; who founds many at once is counted one after the other. Raises
+-- unique_violation for a slug that is taken.
+CREATE FUNCTION tenants_found_organization(
+    organization uuid, person uuid, slug text, display_name text, currency text,
+    requests_per_minute_max int, tokens_per_minute_max int, concurrent_requests_max int,
+    owned_max int, person_ip text, request_id uuid
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('founding ' || person::text, 0));
+    IF (SELECT count(*) FROM tenants_membership m
+         WHERE m.user_id = person AND m.role = 'owner') >= owned_max
+       OR NOT EXISTS (SELECT FROM tenants_user u WHERE u.id = person AND u.is_active) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO tenants_organization
+        (id, slug, display_name, currency, requests_per_minute_max, tokens_per_minute_max,
+         concurrent_requests_max, status, time_zone, cost_tags, cache_per_project)
+    VALUES (organization, slug, display_name, currency, requests_per_minute_max,
+            tokens_per_minute_max, concurrent_requests_max, 'active', 'UTC', '{}', false);
+    INSERT INTO tenants_membership (id, organization_id, user_id, role)
+    VALUES (uuidv7(), organization, person, 'owner');
+    PERFORM tenants_audit(organization, 'user', person, person_ip, request_id,
+                          'organization.created', 'organization', organization::text,
+                          jsonb_build_object('slug', slug));
+    RETURN true;
+END
+$$;
+GRANT INSERT ON tenants_organization TO headrace_definer;
+ALTER FUNCTION tenants_found_organization OWNER TO headrace_definer;
+REVOKE ALL ON FUNCTION tenants_found_organization FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tenants_found_organization TO headrace_app;

@@ -7,9 +7,11 @@ in this process. `Door` keeps cookies as a browser does, and sends the CSRF toke
 import asyncio
 import time
 from typing import Any, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
+
+from tenants.contracts import Role
 
 HOST = "http://127.0.0.1"
 
@@ -76,3 +78,21 @@ class Door:
     def delete(self, path: str, **options: Any) -> httpx.Response:
         """DELETE."""
         return self.request("DELETE", path, **options)
+
+
+def new_user() -> UUID:
+    """A person who belongs nowhere yet."""
+    from django.contrib.auth import get_user_model
+
+    address = f"{uuid4().hex[:12]}@example.com"
+    user_id: UUID = get_user_model()._default_manager.create_user(email=address).pk
+    return user_id
+
+
+def member_of(organization_id: UUID, role: Role, seconds_ago: float = 0) -> Door:
+    """The door of a new person with that role, who signed in so many seconds ago."""
+    from tenants.facade import add_member
+
+    user_id = new_user()
+    add_member(organization_id, user_id, role)
+    return Door().sign_in(user_id, seconds_ago)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.test import override_settings
@@ -15,8 +14,8 @@ from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body, money
 from headrace.management_api.paging import asked_page, page_body
 from headrace.urls import handler400, handler404, handler500
-from tenants.contracts import Permission
-from tests.headrace.door import Door
+from tenants.contracts import Permission, Role
+from tests.headrace.door import Door, member_of
 from tests.tenants.cast import Tenant, make_tenant
 
 __all__ = ["handler400", "handler404", "handler500"]
@@ -71,17 +70,7 @@ def acme() -> Tenant:
 
 def owner_of(tenant: Tenant) -> Door:
     """A signed-in owner."""
-    from django.contrib.auth import get_user_model
-
-    from tenants.facade import tenant_scope
-    from tenants.models import Membership
-
-    user = get_user_model()._default_manager.create_user(email=f"{uuid4().hex}@example.com")
-    with tenant_scope(tenant.organization_id):
-        Membership.objects.create(
-            organization_id=tenant.organization_id, user_id=user.pk, role="owner"
-        )
-    return Door().sign_in(user.pk)
+    return member_of(tenant.organization_id, Role.OWNER)
 
 
 def things(tenant: Tenant) -> str:

@@ -47,6 +47,7 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_audit_login",
     "tenants_queue_mail",
     "billing_open_own_account",
+    "tenants_found_organization",
     "billing_quote",
     "billing_take_holds",
     "billing_settle_holds",
