@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db import connections, transaction
 
+from billing.catalog import invariants
 from billing.contracts import InvariantReport
 
 FINDINGS_MAX = 20
@@ -69,19 +70,7 @@ INVARIANTS = [
     Invariant(
         "a hold's unit prices are not those of its price rows",
         "billing_hold",
-        """
-        SELECT h.id, sold.token_class, sold.price_id, sold.micros
-          FROM billing_hold h
-         CROSS JOIN LATERAL (VALUES
-               ('input', h.input_price_id, h.input_micros_per_mtok),
-               ('cached_input', h.cached_input_price_id, h.cached_input_micros_per_mtok),
-               ('output', h.output_price_id, h.output_micros_per_mtok)
-             ) AS sold (token_class, price_id, micros)
-          LEFT JOIN billing_price p ON p.id = sold.price_id
-           AND (p.tier, p.currency) = (h.tier, h.currency)
-           AND p.price_micros_per_mtok = sold.micros
-           AND (p.token_class = sold.token_class OR p.id = h.input_price_id)
-         WHERE p.id IS NULL""",
+        invariants.PRICES_NOT_OF_THE_CATALOG,
     ),
     Invariant(
         "a posted hold has no usage event, or one of another charge",
@@ -154,6 +143,21 @@ INVARIANTS = [
                coalesce(sum(billing_quota_reserved(
                    p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
                    FILTER (WHERE h.state = 'open'), 0))""",
+    ),
+    Invariant(
+        "a correction is of no usage event, or its ledger transaction moves something else",
+        "billing_correction",
+        invariants.CORRECTION_MISPOSTED,
+    ),
+    Invariant(
+        "a correction transaction has no correction",
+        "billing_ledger_tx",
+        invariants.CORRECTION_MISSING,
+    ),
+    Invariant(
+        "a correction does not start from what its event had come to",
+        "billing_correction",
+        invariants.CORRECTIONS_NOT_CHAINED,
     ),
     Invariant(
         "a usage event fell into the default partition",
