@@ -76,12 +76,12 @@ def scopes_from(stored: list[str] | None) -> frozenset[KeyScope]:
     """Scopes of a row; one that no version knows any more allows nothing."""
     if stored is None:
         return frozenset(KeyScope)
-    return frozenset(KeyScope(scope) for scope in stored if scope in KeyScope)
+    return frozenset(scope for scope in KeyScope if scope.value in stored)
 
 
 def allowed_from(stored: list[str]) -> frozenset[Permission]:
     """Permissions of a row, in the same way."""
-    return frozenset(Permission(name) for name in stored if name in Permission)
+    return frozenset(permission for permission in Permission if permission.value in stored)
 
 
 def _scopes(scopes: frozenset[KeyScope]) -> list[str] | None:
