@@ -21,7 +21,15 @@ from tenants.audit import (
     verify_audit_chain,
 )
 from tenants.event_kinds import event_kinds, register_event_kind
+from tenants.exchanges import keep_exchange, read_exchange
 from tenants.founding import found_organization
+from tenants.idempotency import (
+    IdempotencyClaim,
+    claim_idempotency_key,
+    free_idempotency_key,
+    renew_idempotency_claim,
+    store_idempotent_answer,
+)
 from tenants.invitations import (
     accept_invitation,
     invitation_offer,
@@ -89,6 +97,7 @@ __all__ = [
     "ROLE_PERMISSIONS",
     "UNSET",
     "AuditFilter",
+    "IdempotencyClaim",
     "TenantManager",
     "TenantModel",
     "TenantQuerySet",
@@ -100,6 +109,7 @@ __all__ = [
     "authenticate",
     "change_role",
     "change_webhook_endpoint",
+    "claim_idempotency_key",
     "close_project",
     "create_admin_key",
     "create_key",
@@ -112,10 +122,12 @@ __all__ = [
     "emit",
     "event_kinds",
     "found_organization",
+    "free_idempotency_key",
     "import_key",
     "invitation_offer",
     "invite",
     "issue_key",
+    "keep_exchange",
     "list_audit",
     "list_invitations",
     "list_keys",
@@ -126,6 +138,7 @@ __all__ = [
     "open_project",
     "operator_of",
     "organization_by_slug",
+    "read_exchange",
     "read_invitation",
     "read_key",
     "read_member",
@@ -136,6 +149,7 @@ __all__ = [
     "record_login",
     "register_event_kind",
     "remove_member",
+    "renew_idempotency_claim",
     "replay_webhook_delivery",
     "revoke_invitation",
     "revoke_key",
@@ -147,6 +161,7 @@ __all__ = [
     "send_test_event",
     "set_organization_limits",
     "set_organization_status",
+    "store_idempotent_answer",
     "tenant_scope",
     "update_key",
     "update_organization",

@@ -23,12 +23,26 @@ from tenants.models.people import (
     ServiceAccountRow,
     User,
 )
+from tenants.models.retention import (
+    Erasure,
+    Exchange,
+    Export,
+    ExportPart,
+    ExportState,
+    IdempotentRequest,
+)
 
 __all__ = [
     "ApiKey",
     "AuditHead",
     "AuditRow",
     "DeliveryState",
+    "Erasure",
+    "Exchange",
+    "Export",
+    "ExportPart",
+    "ExportState",
+    "IdempotentRequest",
     "InvitationRow",
     "Mail",
     "Membership",
