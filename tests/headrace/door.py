@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from tenants.contracts import Role
+from tenants.contracts import Permission, Role
 
 HOST = "http://127.0.0.1"
 
@@ -96,3 +96,11 @@ def member_of(organization_id: UUID, role: Role, seconds_ago: float = 0) -> Door
     user_id = new_user()
     add_member(organization_id, user_id, role)
     return Door().sign_in(user_id, seconds_ago)
+
+
+def admin_key(organization_id: UUID, *permissions: Permission) -> str:
+    """The secret of an admin key with these permissions, or with all."""
+    from tenants.facade import create_admin_key, operator_of
+
+    allowed = frozenset(permissions or Permission)
+    return create_admin_key(operator_of(organization_id), "test", allowed).secret

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import override_settings
@@ -15,7 +16,7 @@ from headrace.management_api.bodies import Body, money
 from headrace.management_api.paging import asked_page, page_body
 from headrace.urls import handler400, handler404, handler500
 from tenants.contracts import Permission, Role
-from tests.headrace.door import Door, member_of
+from tests.headrace.door import Door, admin_key, member_of
 from tests.tenants.cast import Tenant, make_tenant
 
 __all__ = ["handler400", "handler404", "handler500"]
@@ -145,3 +146,99 @@ def test_money_goes_out_as_strings(acme: Tenant) -> None:
         "amount_pico": "1500",
         "amount": "0.0000000015",
     }
+
+
+def test_a_sensitive_act_wants_a_recent_sign_in(acme: Tenant) -> None:
+    long_ago = member_of(acme.organization_id, Role.OWNER, seconds_ago=301)
+
+    assert long_ago.get(things(acme)).status_code == 200
+    assert error_of(long_ago.post(things(acme), json={"name": "x"})) == (
+        403,
+        "reauthentication_required",
+        None,
+    )
+
+
+def test_a_role_without_the_permission_is_told_so(acme: Tenant) -> None:
+    viewer = member_of(acme.organization_id, Role.VIEWER)
+
+    assert viewer.get(things(acme)).status_code == 200
+    assert error_of(viewer.post(things(acme), json={"name": "x"}))[:2] == (
+        403,
+        "insufficient_permissions",
+    )
+
+
+def test_another_organization_is_not_there_at_all(acme: Tenant) -> None:
+    stranger = member_of(make_tenant("globex").organization_id, Role.OWNER)
+    answers = [
+        stranger.get(things(acme)),
+        stranger.get(f"/api/v1/organizations/{uuid4()}/things"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert answers[0].content == answers[1].content
+
+
+def test_a_projects_key_administers_nothing(acme: Tenant) -> None:
+    globex = make_tenant("globex")
+
+    for tenant in (acme, globex):
+        assert error_of(Door(acme.secret).get(things(tenant)))[:2] == (
+            403,
+            "insufficient_permissions",
+        )
+
+
+def test_an_admin_key_acts_in_its_organization_by_its_permissions(acme: Tenant) -> None:
+    globex = make_tenant("globex")
+    door = Door(admin_key(acme.organization_id, Permission.PROJECTS_READ))
+
+    assert door.get(things(acme)).status_code == 200
+    assert door.post(things(acme), json={"name": "x"}).status_code == 403
+    assert door.get(things(globex)).status_code == 404
+
+
+def test_a_key_that_is_sent_decides_over_a_cookie(acme: Tenant) -> None:
+    owner = owner_of(acme)
+    answer = owner.get(things(acme), headers={"authorization": "Bearer hr-nonsense"})
+
+    assert error_of(answer) == (401, "invalid_api_key", None)
+
+
+def test_a_method_that_is_not_there_names_those_that_are(acme: Tenant) -> None:
+    answer = owner_of(acme).delete(things(acme))
+
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET, POST, HEAD, OPTIONS"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[" * 100 + b"]" * 100, "application/json", 400),
+        (b"name=x", "application/x-www-form-urlencoded", 415),
+        (b'{"name": "x"}', "text/plain", 415),
+    ],
+)
+def test_a_body_is_bounded_json_or_refused(
+    acme: Tenant, content: bytes, kind: str, status: int
+) -> None:
+    answer = owner_of(acme).post(things(acme), content=content, headers={"content-type": kind})
+
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_host_that_is_not_ours_is_refused(acme: Tenant) -> None:
+    answer = owner_of(acme).get(things(acme), headers={"host": "elsewhere.example"})
+
+    assert answer.status_code == 400
+    assert answer.headers["x-request-id"].startswith("req_")
+
+
+def test_no_page_of_another_site_may_read_us(acme: Tenant) -> None:
+    answer = owner_of(acme).get(things(acme), headers={"origin": "https://elsewhere.example"})
+
+    assert not [name for name in answer.headers if name.startswith("access-control")]

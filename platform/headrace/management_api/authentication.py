@@ -7,6 +7,7 @@ token on methods that write. Nothing is decided here about what the caller may d
 from dataclasses import dataclass
 from uuid import UUID
 
+from allauth.account.authentication import get_authentication_records
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
@@ -32,6 +33,8 @@ class SessionUser:
     user_id: UUID
     email: str
     display_name: str
+    signed_in_at: float
+    """When they last proved who they are, in seconds since the epoch; 0 is never."""
     is_authenticated: bool = True
     is_active: bool = True
 
@@ -71,4 +74,6 @@ class SessionAuthentication(authentication.SessionAuthentication):
         if found is None:
             return None
         user = found[0]
-        return SessionUser(user.pk, user.email, user.display_name), None
+        proofs = get_authentication_records(request._request, user)  # noqa: SLF001 - no other way
+        signed_in_at = max((proof["at"] for proof in proofs), default=0.0)
+        return SessionUser(user.pk, user.email, user.display_name, signed_in_at), None
