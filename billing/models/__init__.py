@@ -29,6 +29,7 @@ from billing.models.ledger import (
     LedgerTransaction,
 )
 from billing.models.rollups import UsageDelta, UsageHour, UsageTagHour
+from billing.models.stripe import StripeAccount, StripeCheckout, StripeEvent, StripeExport
 from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, UsageEvent
 
 __all__ = [
@@ -54,6 +55,10 @@ __all__ = [
     "PriceBook",
     "QuotaCounter",
     "QuotaPolicy",
+    "StripeAccount",
+    "StripeCheckout",
+    "StripeEvent",
+    "StripeExport",
     "TenantPrice",
     "TenantPriceBook",
     "TopUpRow",

@@ -36,6 +36,7 @@ CATALOG = {"billing_offer", "billing_price", "billing_price_book"}
 """The operator's price list: the same for everybody, readable by everybody, no tenant column."""
 
 BEFORE_A_TENANT_IS_KNOWN = {
+    "billing_stripe_apply",
     "tenants_authenticate",
     "tenants_revoked_among",
     "tenants_organization_by_slug",
