@@ -742,7 +742,11 @@ class ModelRetired(ModelNotFound):
 
 
 class AliasInvalid(BillingError):
-    """An alias of a bad name, to an unknown model or project, or one too many."""
+    """An alias of a bad name, to an unknown model or project, or one too many; `param` says."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class AliasExists(BillingError):

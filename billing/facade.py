@@ -4,10 +4,18 @@ Functions take and return frozen values and integers. Those of a request (quote,
 void, renew, receipt, balance) run as role `app`; the operator's and the sweeper's as housekeeper.
 """
 
-from billing.catalog.aliases import alias, aliases, create_alias, delete_alias, update_alias
+from billing.catalog.aliases import (
+    alias,
+    aliases,
+    create_alias,
+    delete_alias,
+    set_alias,
+    update_alias,
+)
 from billing.catalog.offers import publish_offer, set_offer_life
 from billing.catalog.price_books import publish_book, set_price
 from billing.catalog.price_checks import display as display_price
+from billing.catalog.price_history import price_history
 from billing.catalog.quotes import models_for_sale, quote
 from billing.catalog.repricing import reprice
 from billing.credit.granting import credit_grants, grant_credit, tend_credit, tend_credit_of
@@ -84,6 +92,7 @@ __all__ = [
     "parse_per_million",
     "per_million_string",
     "per_token_string",
+    "price_history",
     "publish_book",
     "publish_offer",
     "quotas",
@@ -103,6 +112,7 @@ __all__ = [
     "save_recharge",
     "set_credit_limit",
     "set_daily_tokens",
+    "set_alias",
     "set_offer_life",
     "set_price",
     "set_quota",

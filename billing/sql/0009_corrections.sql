@@ -128,14 +128,14 @@ BEGIN
         written_off := written_off + lost;
     END LOOP;
     IF corrected > 0 THEN
+        UPDATE billing_account SET posted_pico = posted_pico - charged + given_back
+         WHERE organization_id = organization;
         PERFORM tenants_audit(
             organization, 'operator', NULL, '', NULL, 'usage.repriced', 'price_book', book::text,
             jsonb_build_object('model', model, 'events', corrected, 'reason', reason,
                                'author', author, 'charged_pico', charged::text,
                                'given_back_pico', given_back::text,
                                'written_off_pico', written_off::text));
-        UPDATE billing_account SET posted_pico = posted_pico - charged + given_back
-         WHERE organization_id = organization;
     END IF;
     RETURN NEXT;
 END

@@ -292,7 +292,7 @@ def from_domain(error: Exception) -> ApiError | None:
         case billing.contracts.AliasExists():
             return ApiError(409, str(error), code="already_exists", param="name")
         case billing.contracts.AliasInvalid():
-            return invalid(str(error), None)
+            return invalid(f"'{error.param}': {error}.", error.param)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Repricing corrects what past usage came to, by entries of its own, once, and never past a floor."""
+"""Repricing corrects past usage by entries of its own, once, and never past a floor."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

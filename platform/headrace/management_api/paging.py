@@ -41,18 +41,36 @@ def asked_page(request: Request, *others: str) -> Page:
     """
     query = request.query_params
     check_query(request, "limit", "after", "order", *others)
-    limit = query.get("limit", str(LIMIT_DEFAULT))
-    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= LIMIT_MAX:
-        raise errors.invalid(f"'limit' must be a number from 1 to {LIMIT_MAX}.", "limit")
+    limit = asked_limit(request)
     order = query.get("order", ORDERS[0])
     if order not in ORDERS:
         raise errors.invalid("'order' must be 'asc' or 'desc'.", "order")
-    after = query.get("after")
+    return Page(limit, asked_uuid(request, "after"), order == "asc")
+
+
+def asked_limit(request: Request) -> int:
+    """How many rows; raises ApiError 400 that names `limit`."""
+    limit = request.query_params.get("limit", str(LIMIT_DEFAULT))
+    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= LIMIT_MAX:
+        raise errors.invalid(f"'limit' must be a number from 1 to {LIMIT_MAX}.", "limit")
+    return int(limit)
+
+
+def asked_uuid(request: Request, name: str) -> UUID | None:
+    """An id of the query string; raises ApiError 400 that names the parameter."""
+    text = request.query_params.get(name)
     try:
-        behind = UUID(after) if after else None
+        return UUID(text) if text else None
     except ValueError:
-        raise errors.invalid("'after' must be an id of this list.", "after") from None
-    return Page(int(limit), behind, order == "asc")
+        raise errors.invalid(f"'{name}' must be an id.", name) from None
+
+
+def asked_flag(request: Request, name: str) -> bool:
+    """A switch of the query string; raises ApiError 400 that names the parameter."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise errors.invalid(f"'{name}' must be 'true' or 'false'.", name)
+    return text == "true"
 
 
 def check_query(request: Request, *known: str) -> None:

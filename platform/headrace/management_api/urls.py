@@ -7,10 +7,14 @@ that is not. Mounted by `headrace.urls`.
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
-from headrace.management_api import openapi, webhooks
+from headrace.management_api import aliases, models, openapi, prices, webhooks
 from headrace.management_api.me import MeView, OrganizationsView
 
 TENANT_ROUTES: list[URLPattern] = [
+    path("models", models.ModelsView.as_view()),
+    path("aliases", aliases.AliasesView.as_view()),
+    path("aliases/<uuid:alias_id>", aliases.AliasView.as_view()),
+    path("prices", prices.PricesView.as_view()),
     path("event_kinds", webhooks.EventKindsView.as_view()),
     path("webhooks", webhooks.WebhooksView.as_view()),
     path("webhooks/<uuid:webhook_id>", webhooks.WebhookView.as_view()),
