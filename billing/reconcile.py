@@ -166,6 +166,64 @@ INVARIANTS = [
         SELECT request_id, occurred_at FROM billing_usage_event
          WHERE tableoid = 'billing_usage_event_default'::regclass""",
     ),
+    Invariant(
+        "an hour's usage, counted and queued, is not that of its events",
+        "billing_usage_hour",
+        """
+        SELECT organization_id, hour, project_id, key_id, model_served, tier, currency,
+               sum(requests) AS requests, sum(charge_pico) AS charge_pico
+          FROM (SELECT organization_id, date_trunc('hour', occurred_at, 'UTC') AS hour,
+                       project_id, key_id, model_served, tier, currency, 1 AS requests,
+                       billing_usage_is_error(finish_reason)::int AS errors,
+                       uncached_input_tokens, cached_input_tokens, output_tokens, cost_pico,
+                       charge_pico
+                  FROM billing_usage_event e
+                 WHERE NOT EXISTS (SELECT FROM billing_usage_delta d
+                                    WHERE d.organization_id = e.organization_id
+                                      AND d.request_id = e.request_id)
+                UNION ALL
+                SELECT organization_id, hour, project_id, key_id, model_served, tier, currency,
+                       -requests, -errors, -uncached_input_tokens, -cached_input_tokens,
+                       -output_tokens, -cost_pico, -charge_pico
+                  FROM billing_usage_hour) AS counted
+         GROUP BY 1, 2, 3, 4, 5, 6, 7
+        HAVING sum(requests) <> 0 OR sum(errors) <> 0 OR sum(uncached_input_tokens) <> 0
+            OR sum(cached_input_tokens) <> 0 OR sum(output_tokens) <> 0
+            OR sum(cost_pico) <> 0 OR sum(charge_pico) <> 0""",
+    ),
+    Invariant(
+        "an hour's usage of a tag, counted and queued, is not that of its events",
+        "billing_usage_tag_hour",
+        """
+        SELECT organization_id, hour, tag_name, project_id, key_id, model_served, tier,
+               sum(requests) AS requests, sum(charge_pico) AS charge_pico
+          FROM (SELECT e.organization_id, date_trunc('hour', e.occurred_at, 'UTC') AS hour,
+                       tag_name, e.project_id, e.key_id, e.model_served, e.tier, 1 AS requests,
+                       e.uncached_input_tokens + e.cached_input_tokens + e.output_tokens
+                           AS tokens, e.charge_pico
+                  FROM billing_usage_event e
+                 CROSS JOIN LATERAL
+                       jsonb_object_keys(billing_usage_tags(e.tags, e.end_user)) AS tag_name
+                 WHERE NOT EXISTS (SELECT FROM billing_usage_delta d
+                                    WHERE d.organization_id = e.organization_id
+                                      AND d.request_id = e.request_id)
+                UNION ALL
+                SELECT organization_id, hour, tag_name, project_id, key_id, model_served, tier,
+                       -requests, -uncached_input_tokens - cached_input_tokens - output_tokens,
+                       -charge_pico
+                  FROM billing_usage_tag_hour) AS counted
+         GROUP BY 1, 2, 3, 4, 5, 6, 7
+        HAVING sum(requests) <> 0 OR sum(tokens) <> 0 OR sum(charge_pico) <> 0""",
+    ),
+    Invariant(
+        "a queued usage event does not exist",
+        "billing_usage_delta",
+        """
+        SELECT d.request_id, d.occurred_at FROM billing_usage_delta d
+          LEFT JOIN billing_usage_event e ON e.occurred_at = d.occurred_at
+           AND e.request_id = d.request_id AND e.organization_id = d.organization_id
+         WHERE e.request_id IS NULL""",
+    ),
 ]
 
 
