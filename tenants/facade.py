@@ -21,8 +21,11 @@ from tenants.audit import (
     verify_audit_chain,
 )
 from tenants.event_kinds import event_kinds, register_event_kind
+from tenants.exchanges import TEXT_BYTES_MAX as EXCHANGE_BYTES_MAX
 from tenants.exchanges import keep_exchange, read_exchange
 from tenants.founding import found_organization
+from tenants.idempotency import ANSWER_BYTES_MAX as IDEMPOTENT_ANSWER_BYTES_MAX
+from tenants.idempotency import LEASE_S as IDEMPOTENCY_LEASE_S
 from tenants.idempotency import (
     IdempotencyClaim,
     claim_idempotency_key,
@@ -94,6 +97,9 @@ from tenants.webhooks.log import (
 )
 
 __all__ = [
+    "EXCHANGE_BYTES_MAX",
+    "IDEMPOTENCY_LEASE_S",
+    "IDEMPOTENT_ANSWER_BYTES_MAX",
     "ROLE_PERMISSIONS",
     "UNSET",
     "AuditFilter",

@@ -22,6 +22,7 @@ from rest_framework.response import Response
 
 import billing.contracts
 import tenants.contracts
+import tenants.retention_contracts
 
 RETRY_OVERLOADED_S = 2.0
 
@@ -173,6 +174,45 @@ def duplicate_request() -> ApiError:
     return ApiError(409, "This request id was used before.", code="duplicate")
 
 
+def idempotency_key_invalid() -> ApiError:
+    """400: an Idempotency-Key that cannot be stored."""
+    return invalid("Idempotency-Key must be 1 to 255 printable ASCII characters.", None)
+
+
+def idempotency_key_missing() -> ApiError:
+    """400: a request that moves money must say which one it is."""
+    return invalid("This request needs an Idempotency-Key header.", None, "missing_header")
+
+
+def idempotency_running() -> ApiError:
+    """409: the first request of this key has no answer yet; clients ask again by themselves."""
+    return ApiError(
+        409,
+        "A request with this Idempotency-Key is still running.",
+        type="idempotency_error",
+        should_retry=True,
+        retry_after_s=RETRY_OVERLOADED_S,
+    )
+
+
+def idempotency_body_differs() -> ApiError:
+    """422: a key is for one request."""
+    return ApiError(
+        422,
+        "This Idempotency-Key was used with another request body.",
+        type="idempotency_error",
+    )
+
+
+def idempotent_answer_too_large() -> ApiError:
+    """409: the request was served and charged, its answer was too large to keep."""
+    return ApiError(
+        409,
+        "The request of this Idempotency-Key was served, but its answer was too large to keep.",
+        type="idempotency_error",
+    )
+
+
 def body_too_large(bytes_max: int) -> ApiError:
     """413: larger than BODY_BYTES_MAX."""
     return ApiError(413, f"The request body is larger than {bytes_max} bytes.")
@@ -304,6 +344,10 @@ def _from_tenants(error: tenants.contracts.TenantError) -> ApiError | None:
             return insufficient_permissions(f"You lack the permission '{error}' here.")
         case tenants.contracts.ProjectArchived():
             return project_archived()
+        case tenants.retention_contracts.IdempotencyRunning():
+            return idempotency_running()
+        case tenants.retention_contracts.IdempotencyBodyDiffers():
+            return idempotency_body_differs()
         case tenants.contracts.OrganizationSuspended():
             return organization_suspended()
         case tenants.contracts.TenantObjectNotFound():

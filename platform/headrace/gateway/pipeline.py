@@ -18,6 +18,7 @@ from django.db import DatabaseError, InterfaceError
 from billing.contracts import Settled, Settlement
 from headrace import errors
 from headrace.gateway.admission.admit import Admission, admit, release
+from headrace.gateway.admission.minute_limits import Demand, scopes_of
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.request_ids import public_request_id
 from headrace.gateway.services import Services
@@ -120,6 +121,14 @@ class Completion:
         while self._end is None:
             await self.news()
         return self._unread.take_all(), self._end
+
+    @property
+    def charged(self) -> bool:
+        """Whether it has ended as a regular request, or early with something to pay."""
+        if self._end is None:
+            return False
+        settled = self._end.settled
+        return self._end.error is None or (settled is not None and settled.charge_pico > 0)
 
     def cancel(self, cause: Cause) -> None:
         """Ends the request early; what was computed until then is still settled. Idempotent."""
@@ -295,15 +304,15 @@ class Completion:
         if settled is not None and finish is not None:
             self._services.engine.ack([finish.request_id])
             reach(Failpoint.ACKNOWLEDGED)
-        if self.caller.limits is not None:
-            used = settlement.counts.prompt_tokens + settlement.counts.output_tokens
+        if scopes := scopes_of(self.caller, self.order.end_user):
+            used = Demand(settlement.counts.prompt_tokens, settlement.counts.output_tokens)
             await self._services.limiter.reconcile(
-                self.caller.organization_id, settlement.request_id, used
+                self.caller.organization_id, settlement.request_id, used, scopes
             )
         return settled
 
     async def _give_back(self) -> None:
-        await release(self._services.limiter, self.caller)
+        await release(self._services.limiter, self.caller, self.order)
         voiding = self._services.spawn(void_until_done(self.caller.request_id))
         await asyncio.wait({voiding}, timeout=SETTLE_REPLY_WAIT_S)
 

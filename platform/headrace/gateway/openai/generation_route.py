@@ -10,13 +10,19 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
+import structlog
+from django.db import DatabaseError, InterfaceError
 from structlog.contextvars import bind_contextvars
 
+import tenants.facade
 from headrace import errors
 from headrace.gateway.admission.auth import identify
 from headrace.gateway.admission.quotes import life_headers
+from headrace.gateway.database import in_database
+from headrace.gateway.idempotency import checked_key, once
 from headrace.gateway.openai.answering import Answering, Framing
 from headrace.gateway.openai.streaming import stream
 from headrace.gateway.orders import Caller, Order
@@ -31,14 +37,20 @@ from headrace.gateway.transport.http import (
     Send,
     encode_headers,
     header,
-    read_json,
+    parse_json,
+    read_body,
     send_encoded,
     send_error,
     wait_for_disconnect,
 )
+from headrace.gateway.transport.recording import Recorder
 from inference.contracts import Chunk, TokenCounts
+from tenants.contracts import KeyIdentity
+from tenants.retention_contracts import IdempotencyScope
 
+log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
+KEPT_BYTES_MAX = tenants.facade.EXCHANGE_BYTES_MAX
 THREADED_LOGPROBS_TOKENS = 100
 """An answer that shows more is written in a thread: with 20 alternatives each, 100 take 8 ms."""
 THREADED_EMBEDDINGS_BYTES = 256 * 1024
@@ -61,26 +73,81 @@ class GenerationRoute:
         self, runtime: GatewayRuntime, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answers one request."""
-        arrived = time.monotonic()
         request_id = new_request_id()
         if (retries := header(scope, b"x-stainless-retry-count")) is not None:
             bind_contextvars(retry_count=retries[:RETRY_COUNT_CHARS_MAX])
         headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
         try:
             identity = await identify(scope)
-            if header(scope, b"idempotency-key") is not None:
-                # Ignoring it would charge a retry twice while its sender believes otherwise.
-                raise errors.unsupported("Idempotency-Key")
-            order = self.parse(await read_json(receive))
-            completion = runtime.complete(Caller.interactive(identity, request_id), order)
-            framing = self.framing(
-                Answering(request_id, int(time.time()), order, runtime.token_texts)
+            key = header(scope, b"idempotency-key")
+            if key is not None:
+                key = checked_key(key)
+            asked = _Asked(runtime, identity, request_id, await read_body(receive), headers)
+            if key is None:
+                await self._serve(asked, receive, send)
+                return
+            place = IdempotencyScope(
+                identity.organization_id, identity.project_id, scope["path"].rstrip("/"), key
             )
-            await _answer(completion, framing, receive, send, headers, arrived)
+
+            async def run(receive: Receive, send: Send) -> bool:
+                return await self._serve(asked, receive, send)
+
+            await once(runtime, place, asked.body, send, run)
         except errors.ApiError as error:
             await send_error(send, error, headers)
         except ClientGone:
             return
+
+    async def _serve(self, asked: "_Asked", receive: Receive, send: Send) -> bool:
+        """Answers, with an error if need be; whether that was charged. Raises ClientGone."""
+        arrived = time.monotonic()
+        days = asked.identity.prompts_kept_days
+        recorder = None if days is None else Recorder(send, KEPT_BYTES_MAX)
+        completion = None
+        try:
+            order = self.parse(await parse_json(asked.body))
+            caller = Caller.interactive(asked.identity, asked.request_id)
+            completion = asked.runtime.complete(caller, order)
+            framing = self.framing(
+                Answering(asked.request_id, int(time.time()), order, asked.runtime.token_texts)
+            )
+            await _answer(completion, framing, receive, recorder or send, asked.headers, arrived)
+        except errors.ApiError as error:
+            await send_error(send, error, asked.headers)
+        finally:
+            if recorder is not None and recorder.status is not None and days is not None:
+                asked.runtime.spawn(_keep(asked, recorder, days))
+        return completion is not None and completion.charged
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request, read and identified."""
+
+    runtime: GatewayRuntime
+    identity: KeyIdentity
+    request_id: UUID
+    body: bytes
+    headers: dict[str, str]
+    """Of the answer; they grow with what is found out."""
+
+
+async def _keep(asked: _Asked, recorder: Recorder, days: int) -> None:
+    """For an organization that keeps prompts; what cannot be written now is not kept."""
+    identity = asked.identity
+    try:
+        await in_database(
+            tenants.facade.keep_exchange,
+            identity.organization_id,
+            identity.project_id,
+            asked.request_id,
+            asked.body,
+            recorder.body,
+            days,
+        )
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("exchange not kept", error=type(error).__name__)
 
 
 async def _answer(

@@ -54,13 +54,17 @@ def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     return bool(domain) and validate_host(domain, allowed)
 
 
-async def read_json(receive: Receive) -> Any:
-    """The request body as JSON; raises ApiError 400, 408, 413 or 503, or ClientGone."""
+async def read_body(receive: Receive) -> bytes:
+    """The whole request body; raises ApiError 408, 413 or 503, or ClientGone."""
     try:
         async with asyncio.timeout(settings.BODY_READ_TIMEOUT_S):
-            body = await _read_body(receive)
+            return await _read_body(receive)
     except TimeoutError:
         raise errors.body_late() from None
+
+
+async def parse_json(body: bytes) -> Any:
+    """A request body as JSON, in a thread if it is large; raises ApiError 400."""
     if len(body) > THREADED_DECODE_BYTES:
         return await asyncio.to_thread(decode_json, body)
     return decode_json(body)
