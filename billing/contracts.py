@@ -357,6 +357,8 @@ class Receipt:
     """Everything one request was held, counted and charged for."""
 
     request_id: UUID
+    project_id: UUID
+    key_id: UUID
     state: str
     """open (still held), posted or voided."""
     tier: ServiceTier
@@ -376,6 +378,8 @@ class Receipt:
     decode_ms: int
     held_at: datetime
     settled_at: datetime | None
+    end_user: str
+    tags: Mapping[str, str]
     ledger_transaction_id: UUID | None
     ledger_legs: tuple[LedgerLeg, ...]
 

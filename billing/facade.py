@@ -38,6 +38,10 @@ from billing.credit.topups import (
     use_payment_provider,
 )
 from billing.holds import hold, renew, settle, void
+from billing.invoices.closing import close_due
+from billing.invoices.profiles import forget_addresses, profile_of, save_profile
+from billing.invoices.reading import invoice, invoices
+from billing.invoices.receivables import credit_note, record_payment
 from billing.ledger import balance, open_account, set_credit_limit
 from billing.opening import open_own_account
 from billing.pricing import (
@@ -60,6 +64,7 @@ from billing.quotas import (
 from billing.receipts import receipt
 from billing.reconcile import reconcile, reconcile_report
 from billing.sweeper import sweep
+from billing.usage.buckets import bucket_end
 from billing.usage.report import usage_page
 from billing.usage.requests import recent_requests
 from billing.usage.rollups import roll_up
@@ -71,18 +76,24 @@ __all__ = [
     "begin_recharge",
     "begin_topup",
     "billing_settings",
+    "bucket_end",
+    "close_due",
     "complete_topup",
     "cost_pico",
     "counts_of",
     "create_alias",
     "credit_grants",
+    "credit_note",
     "decimal_string",
     "delete_alias",
     "display_price",
     "estimate_pico",
     "fail_topup",
+    "forget_addresses",
     "grant_credit",
     "hold",
+    "invoice",
+    "invoices",
     "lift_quota",
     "models_for_sale",
     "note_payment",
@@ -93,26 +104,29 @@ __all__ = [
     "per_million_string",
     "per_token_string",
     "price_history",
+    "profile_of",
     "publish_book",
     "publish_offer",
     "quotas",
     "quote",
     "receipt",
+    "recent_requests",
     "recharge_due",
     "recharge_settings",
-    "recent_requests",
     "reconcile",
     "reconcile_report",
+    "record_payment",
     "refund_topup",
     "renew",
-    "reprice",
     "replace_quotas",
+    "reprice",
     "roll_up",
     "save_billing_settings",
+    "save_profile",
     "save_recharge",
+    "set_alias",
     "set_credit_limit",
     "set_daily_tokens",
-    "set_alias",
     "set_offer_life",
     "set_price",
     "set_quota",

@@ -45,8 +45,11 @@ def move_money(sql: str, parameters: Sequence[Any], using: str) -> list[tuple[An
     try:
         return call(sql, parameters, using)
     except IntegrityError as error:
-        diagnosis = getattr(error.__cause__, "diag", None)
-        kind = MEANINGS.get(getattr(diagnosis, "constraint_name", None) or "")
-        if kind is None:
-            raise
-        raise kind(str(error).splitlines()[0]) from error
+        raise refused(error) from error
+
+
+def refused(error: IntegrityError) -> Exception:
+    """The typed error of the constraint that was hit; the error itself where nobody expects it."""
+    diagnosis = getattr(error.__cause__, "diag", None)
+    kind = MEANINGS.get(getattr(diagnosis, "constraint_name", None) or "")
+    return error if kind is None else kind(str(error).splitlines()[0])

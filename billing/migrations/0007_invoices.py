@@ -131,8 +131,9 @@ class Migration(migrations.Migration):
                 ("tax_pico", billing.fields.IntegerMoneyField()),
                 ("total_pico", billing.fields.IntegerMoneyField()),
                 ("ledger_tx_id", models.UUIDField(null=True)),
+                ("issued_at", models.DateTimeField()),
                 (
-                    "issued_at",
+                    "created_at",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
                 ),
                 ("due_at", models.DateTimeField(null=True)),

@@ -39,7 +39,8 @@ class InvoiceRow(TenantModel):
     tax_pico = IntegerMoneyField()
     total_pico = IntegerMoneyField()
     ledger_tx_id = models.UUIDField(null=True)
-    issued_at = models.DateTimeField(db_default=Now())
+    issued_at = models.DateTimeField()
+    created_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(null=True)
 
     class Meta(TenantModel.Meta):
