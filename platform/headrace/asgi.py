@@ -65,7 +65,8 @@ class Application:
 
     def __init__(self) -> None:
         self.runtime: GatewayRuntime | None = None
-        self._sockets = URLRouter([path("v1/stream", StreamConsumer.as_asgi())])
+        self.socket_routes = [path("v1/stream", StreamConsumer.as_asgi())]
+        self._sockets = URLRouter(self.socket_routes)
         self._kept: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
