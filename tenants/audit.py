@@ -62,12 +62,6 @@ def record_audit(
     return entry_id
 
 
-def record_login(user_id: UUID, ip: str, request_id: UUID | None = None) -> None:
-    """Note a sign-in in each of the user's organizations."""
-    with connections[APP_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT tenants_audit_login(%s, %s, %s)", [user_id, ip, request_id])
-
-
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
     """Which entries; None is any. `since` is inclusive, `until` exclusive."""

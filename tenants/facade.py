@@ -17,7 +17,6 @@ from tenants.audit import (
     AuditFilter,
     list_audit,
     record_audit,
-    record_login,
     verify_audit_chain,
 )
 from tenants.event_kinds import event_kinds, register_event_kind
@@ -152,7 +151,6 @@ __all__ = [
     "read_project",
     "read_service_account",
     "record_audit",
-    "record_login",
     "register_event_kind",
     "remove_member",
     "renew_idempotency_claim",

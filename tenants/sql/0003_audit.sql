@@ -94,20 +94,8 @@ AS $$
                          target_kind, target_id, details)
 $$;
 
--- A sign-in is of the person, so it is an entry in each organization they belong to.
-CREATE FUNCTION tenants_audit_login(person uuid, ip text, request_id uuid) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-AS $$
-    SELECT tenants_audit(m.organization_id, 'user', person, ip, request_id, 'user.logged_in',
-                         'user', person::text, '{}')
-      FROM (SELECT organization_id FROM tenants_membership WHERE user_id = person
-             ORDER BY organization_id) m
-$$;
-
 ALTER FUNCTION tenants_audit OWNER TO headrace_definer;
 ALTER FUNCTION tenants_record_audit OWNER TO headrace_definer;
-ALTER FUNCTION tenants_audit_login OWNER TO headrace_definer;
-REVOKE ALL ON FUNCTION tenants_audit, tenants_record_audit, tenants_audit_login FROM PUBLIC;
+REVOKE ALL ON FUNCTION tenants_audit, tenants_record_audit FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenants_audit TO headrace_housekeeper;
-GRANT EXECUTE ON FUNCTION tenants_record_audit, tenants_audit_login
-    TO headrace_app, headrace_housekeeper;
+GRANT EXECUTE ON FUNCTION tenants_record_audit TO headrace_app, headrace_housekeeper;

@@ -45,7 +45,6 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_invitation_offer",
     "tenants_accept_invitation",
     "tenants_record_audit",
-    "tenants_audit_login",
     "tenants_queue_mail",
     "billing_open_own_account",
     "tenants_found_organization",

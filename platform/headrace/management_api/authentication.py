@@ -11,9 +11,9 @@ from allauth.account.authentication import get_authentication_records
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
-import tenants.facade
 from headrace import errors
-from headrace.gateway.admission.auth import secret_from_headers
+from headrace.gateway.admission.auth import authenticate, secret_from_headers
+from headrace.request_origin import address_of
 from tenants.contracts import KeyIdentity
 
 
@@ -50,11 +50,11 @@ class ApiKeyAuthentication(authentication.BaseAuthentication):
     """`Authorization: Bearer` or `x-api-key`; errors are rendered as 401s by the handler."""
 
     def authenticate(self, request: Request) -> tuple[ApiKeyUser, None]:
-        """Raises ApiError, KeyMalformed or KeyRejected."""
+        """Raises ApiError 401, 403 or 429."""
         secret = secret_from_headers(
             request.headers.get("authorization"), request.headers.get("x-api-key")
         )
-        return ApiKeyUser(tenants.facade.authenticate(secret)), None
+        return ApiKeyUser(authenticate(secret, address_of(request))), None
 
 
 class SessionAuthentication(authentication.SessionAuthentication):

@@ -1,7 +1,8 @@
 """Who is calling: credentials out of headers, and a short-lived cache in front of the look-up.
 
-The cache is keyed by the full SHA-256 of the secret and lives for `KEY_CACHE_TTL_S`. It never
-decides about money: the hold checks the key's state again, in the database.
+The cache is keyed by the full SHA-256 of the secret and lives for `KEY_CACHE_TTL_S`, and no longer
+than the key: an expiry or the end of a grace counts at its very instant. It never decides about
+money: the hold checks the key's state again, in the database.
 """
 
 import hashlib
@@ -9,15 +10,20 @@ import hmac
 import time
 from collections import OrderedDict
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from django.conf import settings
 
 import tenants.facade
 from headrace import errors
+from headrace.client_address import Network, client_address, parse_networks, within
+from headrace.gateway.admission.failed_lookups import FailedLookups
 from headrace.gateway.database import in_database
 from headrace.gateway.transport.http import Scope, header
-from tenants.contracts import KeyIdentity, KeyMalformed, KeyRejected, ProjectArchived
+from tenants.contracts import KeyIdentity, KeyKind, KeyRejected, KeyScope, TenantError
 
+failed_lookups = FailedLookups(settings.FAILED_LOOKUPS_PER_MINUTE_MAX)
+"""Of this process: the token routes, the socket and the REST views count together."""
 _cache: "OrderedDict[bytes, tuple[float, KeyIdentity]]" = OrderedDict()
 
 
@@ -40,35 +46,86 @@ def secret_from_headers(authorization: str | None, x_api_key: str | None) -> str
     return secret
 
 
-async def identify(scope: Scope) -> KeyIdentity:
-    """The identity behind a request; raises ApiError 401 or 403."""
+async def identify(scope: Scope, needed: KeyScope | None = None) -> KeyIdentity:
+    """The identity behind a request of a project's key that has the scope `needed`, if any.
+
+    Raises ApiError 401, 403 or 429.
+    """
     identity = await identify_secret(
-        secret_from_headers(header(scope, b"authorization"), header(scope, b"x-api-key"))
+        secret_from_headers(header(scope, b"authorization"), header(scope, b"x-api-key")),
+        address_of(scope),
     )
     _check_asked_tenant(scope, identity)
+    require_scope(identity, needed)
     return identity
 
 
-async def identify_secret(secret: str) -> KeyIdentity:
-    """The identity behind a key; raises ApiError 401 or 403."""
+async def identify_secret(secret: str, address: str = "") -> KeyIdentity:
+    """The identity behind a key that is used from `address`; raises ApiError 401, 403 or 429."""
     digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
     now = time.monotonic()
     hit = _cache.get(digest)
     if hit is not None and hit[0] > now and not _expired(hit[1]):
+        check_network(hit[1], address)
         return hit[1]
+    failed_lookups.check(address)
     try:
         identity = await in_database(tenants.facade.authenticate, secret)
-    except (KeyMalformed, KeyRejected):
+    except TenantError as error:
         _cache.pop(digest, None)
-        raise errors.key_invalid() from None
-    except ProjectArchived:
-        _cache.pop(digest, None)
-        raise errors.project_archived() from None
+        raise refused(error, address) from None
     _cache[digest] = (now + settings.KEY_CACHE_TTL_S, identity)
     _cache.move_to_end(digest)
     while len(_cache) > settings.KEY_CACHE_ENTRIES_MAX:
         _cache.popitem(last=False)
+    check_network(identity, address)
     return identity
+
+
+def authenticate(secret: str, address: str) -> KeyIdentity:
+    """The same without the cache, for synchronous views; raises ApiError 401, 403 or 429."""
+    failed_lookups.check(address)
+    try:
+        identity = tenants.facade.authenticate(secret)
+    except TenantError as error:
+        raise refused(error, address) from None
+    check_network(identity, address)
+    return identity
+
+
+def refused(error: TenantError, address: str) -> Exception:
+    """What a key's refusal looks like; a key that is not there is counted against its address."""
+    if isinstance(error, KeyRejected):
+        failed_lookups.note(address)
+    return errors.from_domain(error) or error
+
+
+def require_scope(identity: KeyIdentity, needed: KeyScope | None) -> None:
+    """Raises ApiError 403 for an admin key, and for a project's key without the scope."""
+    if identity.kind is KeyKind.ADMIN:
+        raise errors.insufficient_permissions("An admin API key cannot be used for inference.")
+    if needed is not None and needed not in identity.scopes:
+        raise errors.insufficient_permissions(f"This API key lacks the scope '{needed}'.")
+
+
+def check_network(identity: KeyIdentity, address: str) -> None:
+    """Raises ApiError 403 where the key may not be used from this address."""
+    if identity.cidrs and not within(address, _networks(identity.cidrs)):
+        raise errors.insufficient_permissions("This API key may not be used from your address.")
+
+
+def address_of(scope: Scope) -> str:
+    """The client's address; '' where the connection has none."""
+    peer = scope.get("client")
+    forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return client_address(
+        peer[0] if peer else "", forwarded.decode("latin-1"), settings.TRUSTED_PROXIES
+    )
+
+
+@lru_cache(maxsize=1024)
+def _networks(cidrs: tuple[str, ...]) -> tuple[Network, ...]:
+    return parse_networks(cidrs)
 
 
 def _expired(identity: KeyIdentity) -> bool:
@@ -84,8 +141,12 @@ def _check_asked_tenant(scope: Scope, identity: KeyIdentity) -> None:
         raise errors.tenant_mismatched("project")
 
 
-def cache_salt(organization_id: str) -> bytes:
-    """The tenant's partition of every engine's prefix cache: an HMAC that only we can compute."""
+def cache_salt(organization_id: str, project_id: str | None = None) -> bytes:
+    """The tenant's partition of every engine's prefix cache: an HMAC that only we can compute.
+
+    A project is given where the organization's projects share nothing either.
+    """
+    whose = organization_id if project_id is None else f"{organization_id}:{project_id}"
     return hmac.new(
-        settings.SECRET_KEY.encode(), b"prefix-cache:" + organization_id.encode(), "sha256"
+        settings.SECRET_KEY.encode(), b"prefix-cache:" + whose.encode(), "sha256"
     ).digest()

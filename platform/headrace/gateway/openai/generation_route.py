@@ -45,7 +45,7 @@ from headrace.gateway.transport.http import (
 )
 from headrace.gateway.transport.recording import Recorder
 from inference.contracts import Chunk, TokenCounts
-from tenants.contracts import KeyIdentity
+from tenants.contracts import KeyIdentity, KeyScope
 from tenants.retention_contracts import IdempotencyScope
 
 log = structlog.get_logger(__name__)
@@ -61,11 +61,12 @@ RETRY_COUNT_CHARS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class GenerationRoute:
-    """One endpoint: how its bodies are read, and how its answers are written.
+    """One endpoint: what a key needs, how its bodies are read, and how its answers are written.
 
     Every answer, errors included, carries `x-request-id`.
     """
 
+    needs: KeyScope
     parse: Callable[[Any], Order]
     framing: Callable[[Answering], Framing]
 
@@ -78,7 +79,7 @@ class GenerationRoute:
             bind_contextvars(retry_count=retries[:RETRY_COUNT_CHARS_MAX])
         headers = {"x-request-id": public_request_id(request_id), "openai-version": "2020-10-01"}
         try:
-            identity = await identify(scope)
+            identity = await identify(scope, self.needs)
             key = header(scope, b"idempotency-key")
             if key is not None:
                 key = checked_key(key)

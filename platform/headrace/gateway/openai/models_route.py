@@ -23,7 +23,7 @@ from headrace.gateway.transport.http import (
     send_error,
     send_json,
 )
-from tenants.contracts import KeyIdentity
+from tenants.contracts import KeyIdentity, KeyScope
 
 PREFIX = "/v1/models"
 
@@ -31,7 +31,7 @@ PREFIX = "/v1/models"
 async def models(_runtime: GatewayRuntime, scope: Scope, _receive: Receive, send: Send) -> None:
     """The list, or the one model that the path names (its id may hold `/` and `:`)."""
     try:
-        identity = await identify(scope)
+        identity = await identify(scope, KeyScope.MODELS)
         asked = unquote(scope["path"][len(PREFIX) :].lstrip("/"))
         headers = {"x-request-id": public_request_id(new_request_id())}
         if asked:

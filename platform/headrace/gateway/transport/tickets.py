@@ -26,7 +26,7 @@ from headrace.gateway.transport.http import (
     send_error,
     send_json,
 )
-from tenants.contracts import KeyIdentity
+from tenants.contracts import KeyIdentity, KeyScope
 
 PREFIX = "ticket."
 """A ticket begins with it, so that a subprotocol can be told from a key."""
@@ -39,7 +39,7 @@ async def issue_ticket(
 ) -> None:
     """The route `POST /v1/stream/tickets`."""
     try:
-        identity = await identify(scope)
+        identity = await identify(scope, KeyScope.CHAT)
         ticket = await _issue(runtime.redis, identity)
     except errors.ApiError as error:
         await send_error(send, error)

@@ -21,14 +21,24 @@ from headrace.gateway.openai.models_route import models
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import Message, Receive, Scope, Send, send_error
 from headrace.gateway.transport.tickets import issue_ticket
+from tenants.contracts import KeyScope
 
 log = structlog.get_logger(__name__)
 Route = Callable[[GatewayRuntime, Scope, Receive, Send], Awaitable[None]]
 
 ROUTES: Mapping[str, tuple[str, Route]] = {
-    "/v1/chat/completions": ("POST", GenerationRoute(parse_chat_request, ChatFraming)),
-    "/v1/completions": ("POST", GenerationRoute(parse_completions_request, CompletionsFraming)),
-    "/v1/embeddings": ("POST", GenerationRoute(parse_embeddings_request, EmbeddingsFraming)),
+    "/v1/chat/completions": (
+        "POST",
+        GenerationRoute(KeyScope.CHAT, parse_chat_request, ChatFraming),
+    ),
+    "/v1/completions": (
+        "POST",
+        GenerationRoute(KeyScope.COMPLETIONS, parse_completions_request, CompletionsFraming),
+    ),
+    "/v1/embeddings": (
+        "POST",
+        GenerationRoute(KeyScope.EMBEDDINGS, parse_embeddings_request, EmbeddingsFraming),
+    ),
     "/v1/models": ("GET", models),
     "/v1/stream/tickets": ("POST", issue_ticket),
 }

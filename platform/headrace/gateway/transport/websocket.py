@@ -21,7 +21,13 @@ from django.db import DatabaseError, InterfaceError
 
 from billing.facade import decimal_string
 from headrace import errors
-from headrace.gateway.admission.auth import identify_secret, secret_from_headers
+from headrace.gateway.admission.auth import (
+    address_of,
+    check_network,
+    identify_secret,
+    require_scope,
+    secret_from_headers,
+)
 from headrace.gateway.openai.answering import Answering, Framing, Payload, usage
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.openai.chat_response import ChatFraming
@@ -33,7 +39,7 @@ from headrace.gateway.settling.charging import Cause
 from headrace.gateway.transport import tickets
 from headrace.gateway.transport.http import decode_json, header
 from headrace.telemetry import metrics
-from tenants.contracts import KeyIdentity
+from tenants.contracts import KeyIdentity, KeyScope
 
 SUBPROTOCOL = "headrace.v1"
 """The marker that a client offers beside its key; only the marker is echoed."""
@@ -131,10 +137,11 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         try:
             _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
             identity = await self._identify(subprotocols)
+            require_scope(identity, KeyScope.CHAT)
         except (DatabaseError, InterfaceError):
             return CLOSE_UNAVAILABLE, None
         except errors.ApiError as error:
-            codes = {403: CLOSE_FORBIDDEN, 503: CLOSE_UNAVAILABLE}
+            codes = {403: CLOSE_FORBIDDEN, 429: CLOSE_TOO_MANY, 503: CLOSE_UNAVAILABLE}
             return codes.get(error.status, CLOSE_UNAUTHORIZED), None
         sockets = sum(key == identity.key_id for key, _ in self.runtime.watched_keys.values())
         if sockets >= settings.WEBSOCKETS_PER_KEY_MAX:
@@ -146,13 +153,14 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         offered = [name for name in subprotocols if name != SUBPROTOCOL]
         if SUBPROTOCOL in subprotocols and len(offered) == 1:
             if offered[0].startswith(tickets.PREFIX):
-                return await tickets.redeem_ticket(self.runtime.redis, offered[0])
-            return await identify_secret(offered[0])
-        return await identify_secret(
-            secret_from_headers(
-                header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
-            )
+                identity = await tickets.redeem_ticket(self.runtime.redis, offered[0])
+                check_network(identity, address_of(self.scope))
+                return identity
+            return await identify_secret(offered[0], address_of(self.scope))
+        secret = secret_from_headers(
+            header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
         )
+        return await identify_secret(secret, address_of(self.scope))
 
     def _create(self, identifier: str, body: Any, identity: KeyIdentity) -> None:
         request_id = new_request_id()
