@@ -1,12 +1,15 @@
 """What a chat completion body may say, and which field a refusal names."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from headrace.errors import ApiError
 from headrace.gateway.openai.chat_request import parse_chat_request
+from headrace.gateway.openai.completions_request import parse_completions_request
+from headrace.gateway.openai.embeddings_request import parse_embeddings_request
 from headrace.gateway.orders import Conversation, Order
 from inference.contracts import SamplingParams
 from inference.tokenizer.prompt import ChatMessage
@@ -48,10 +51,57 @@ def test_an_ordinary_request_gets_openais_defaults() -> None:
 
 def test_unknown_and_harmless_fields_are_ignored() -> None:
     order = parse_chat_request(
-        body(user="u", metadata={"a": "b"}, store=True, parallel_tool_calls=False, cache_salt="x")
+        body(prompt_cache_key="k", store=True, parallel_tool_calls=False, cache_salt="x")
     )
 
     assert order == parse_chat_request(body())
+
+
+PARSERS = [
+    pytest.param(parse_chat_request, {"messages": HELLO}, id="chat"),
+    pytest.param(parse_completions_request, {"prompt": "Hello"}, id="completions"),
+    pytest.param(parse_embeddings_request, {"input": "Hello"}, id="embeddings"),
+]
+
+
+@pytest.mark.parametrize(("parse", "asked"), PARSERS)
+def test_every_dialect_says_whom_it_serves_and_what_for(
+    parse: Callable[[Any], Order], asked: dict[str, Any]
+) -> None:
+    plain = {"model": "m", **asked}
+    metadata = {"team": "red", "": "\N{LATIN SMALL LETTER E WITH ACUTE}" * 512}
+
+    named = parse({**plain, "user": "ann", "metadata": metadata})
+    safe = parse({**plain, "user": 5, "safety_identifier": "b" * 128})
+
+    assert (parse(plain).end_user, parse(plain).metadata) == ("", {})
+    assert (named.end_user, named.metadata) == ("ann", metadata)
+    assert safe.end_user == "b" * 128
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("user", 5, "user"),
+        ("user", "x" * 129, "user"),
+        ("safety_identifier", "a\x00", "safety_identifier"),
+        ("safety_identifier", "\udfff", "safety_identifier"),
+        ("metadata", [], "metadata"),
+        ("metadata", {str(n): "" for n in range(17)}, "metadata"),
+        ("metadata", {"k" * 65: ""}, "metadata"),
+        ("metadata", {"\x00": ""}, "metadata"),
+        ("metadata", {"k": "x" * 513}, "metadata.k"),
+        ("metadata", {"k": 5}, "metadata.k"),
+    ],
+)
+@pytest.mark.parametrize(("parse", "asked"), PARSERS)
+def test_end_users_and_metadata_out_of_bounds_are_refused(
+    parse: Callable[[Any], Order], asked: dict[str, Any], field: str, value: Any, param: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse({"model": "m", **asked, field: value})
+
+    assert (caught.value.status, caught.value.param) == (400, param)
 
 
 def test_fields_at_their_defaults_ask_for_nothing() -> None:

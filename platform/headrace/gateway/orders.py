@@ -1,12 +1,13 @@
 """What a dialect makes of a request body: one order, the same for every route and tier."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from billing.contracts import ServiceTier
 from inference.contracts import SamplingParams
 from inference.tokenizer.prompt import ChatMessage
-from tenants.contracts import KeyIdentity
+from tenants.contracts import KeyIdentity, MinuteLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class Order:
     include_usage: bool = False
     dimensions: int | None = None
     embeddings_as_base64: bool = False
+    end_user: str = ""
+    """Whom the tenant serves with this request; '' is nobody known."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
@@ -65,19 +69,20 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class MinuteLimits:
-    """What an organization may ask for in any sixty seconds, and at once."""
+class CallerLimits:
+    """The minute limits of everybody whose minute a request takes part of."""
 
-    requests_max: int
-    tokens_max: int
-    concurrent_max: int
+    organization: MinuteLimits
+    project: MinuteLimits
+    key: MinuteLimits
+    end_user: MinuteLimits
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """On whose account a request runs, and under which tier.
 
-    Bulk work carries no minute limits: its pump bounds it; balance and daily quota hold.
+    Bulk work carries no minute limits: its pump bounds it; balance and quotas hold.
     """
 
     request_id: UUID
@@ -85,15 +90,20 @@ class Caller:
     project_id: UUID
     key_id: UUID
     tier: ServiceTier
-    limits: MinuteLimits | None
+    limits: CallerLimits | None
 
     @classmethod
     def interactive(cls, identity: KeyIdentity, request_id: UUID) -> "Caller":
         """A caller who came with an API key and waits for the answer."""
-        limits = MinuteLimits(
-            identity.requests_per_minute_max,
-            identity.tokens_per_minute_max,
-            identity.concurrent_requests_max,
+        limits = CallerLimits(
+            MinuteLimits(
+                requests_max=identity.requests_per_minute_max,
+                tokens_max=identity.tokens_per_minute_max,
+                concurrent_max=identity.concurrent_requests_max,
+            ),
+            identity.project_limits,
+            identity.key_limits,
+            identity.end_user_limits,
         )
         return cls(
             request_id,

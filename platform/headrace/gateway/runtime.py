@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError
 import billing.facade
 import tenants.facade
 from headrace import errors
+from headrace.gateway.admission.minute_limits import scopes_of
 from headrace.gateway.admission.quotes import QuoteCache
 from headrace.gateway.admission.rate_limits import RateLimiter
 from headrace.gateway.database import in_database
@@ -142,8 +143,10 @@ class GatewayRuntime:
             await in_database(billing.facade.renew, list(self._services.holds))
         for completion in list(self._live.values()):
             caller = completion.caller
-            if caller.limits is not None:
-                await self._services.limiter.renew(caller.organization_id, caller.request_id)
+            if scopes := scopes_of(caller, completion.order.end_user):
+                await self._services.limiter.renew(
+                    caller.organization_id, caller.request_id, scopes
+                )
 
     async def _poll_revocations(self) -> None:
         keys = {completion.caller.key_id for completion in self._live.values()}

@@ -28,7 +28,8 @@ from headrace.gateway.admission.measuring import (
     is_long,
     measure,
 )
-from headrace.gateway.admission.rate_limits import LimitState, RateLimiter, refusal
+from headrace.gateway.admission.minute_limits import Demand, LimitState, refusal, scopes_of
+from headrace.gateway.admission.rate_limits import RateLimiter
 from headrace.gateway.admission.refusals import hold_refusal
 from headrace.gateway.database import DatabaseSilent, ended, in_database
 from headrace.gateway.orders import Caller, Order
@@ -58,18 +59,19 @@ async def admit(caller: Caller, order: Order, services: Services, engine: Hello)
         raise errors.overloaded("No engine serves this model right now; try again later.")
     if is_long(order):
         # A place first, and the fewest tokens it can be: encoding it is work already.
-        await _reserve(services.limiter, caller, chars(order) // PROMPT_CHARS_PER_TOKEN_MAX)
+        fewest = Demand(chars(order) // PROMPT_CHARS_PER_TOKEN_MAX, 0)
+        await _reserve(services.limiter, caller, order, fewest)
     try:
         measured = await measure(services.encoder, order, quote.offer, engine.limits)
         generation = _generation(caller, order, measured)
-        tokens = measured.prompt_tokens + measured.output_tokens_max
-        limits = await _reserve(services.limiter, caller, tokens)
+        demand = Demand(measured.prompt_tokens, measured.output_tokens_max)
+        limits = await _reserve(services.limiter, caller, order, demand)
         await _hold(caller, order, quote, measured)
     except errors.ApiError:
-        await release(services.limiter, caller)
+        await release(services.limiter, caller, order)
         raise
     except (DatabaseError, InterfaceError) as error:
-        await release(services.limiter, caller)
+        await release(services.limiter, caller, order)
         # The answer may have been lost after the commit: a hold that stands is given back.
         services.spawn(_void_after(error, caller.request_id))
         raise errors.overloaded("The billing database is away; try again shortly.") from error
@@ -83,20 +85,23 @@ async def _void_after(error: Exception, request_id: UUID) -> None:
     await void_until_done(request_id)
 
 
-async def _reserve(limiter: RateLimiter, caller: Caller, tokens: int) -> LimitState | None:
-    if caller.limits is None:
+async def _reserve(
+    limiter: RateLimiter, caller: Caller, order: Order, demand: Demand
+) -> LimitState | None:
+    scopes = scopes_of(caller, order.end_user)
+    if not scopes:
         return None
-    limits = await limiter.reserve(caller.organization_id, caller.request_id, tokens, caller.limits)
+    limits = await limiter.reserve(caller.organization_id, caller.request_id, demand, scopes)
     if limits.refused:
         metrics.LIMIT_HITS.labels(limits.refused).inc()
-        raise refusal(limits, tokens)
+        raise refusal(limits, demand)
     return limits
 
 
-async def release(limiter: RateLimiter, caller: Caller) -> None:
+async def release(limiter: RateLimiter, caller: Caller, order: Order) -> None:
     """Gives back what `admit` reserved of the minute."""
-    if caller.limits is not None:
-        await limiter.release(caller.organization_id, caller.request_id)
+    if scopes := scopes_of(caller, order.end_user):
+        await limiter.release(caller.organization_id, caller.request_id, scopes)
 
 
 async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) -> None:
@@ -113,6 +118,8 @@ async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) 
                     model_asked=order.model,
                     prompt_tokens=measured.prompt_tokens,
                     output_tokens_max=measured.output_tokens_max,
+                    end_user=order.end_user,
+                    tags=order.metadata,
                 )
             ],
         )

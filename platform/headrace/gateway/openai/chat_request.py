@@ -15,8 +15,10 @@ from headrace.gateway.openai.fields import (
     body_of,
     boolean,
     choices,
+    end_user,
     include_usage,
     integer,
+    metadata,
     model,
     refuse_unless_default,
 )
@@ -57,6 +59,8 @@ def parse_chat_request(payload: Any) -> Order:
         seed_asked=body.get("seed") is not None,
         stream=stream,
         include_usage=stream and include_usage(body),
+        end_user=end_user(body),
+        metadata=metadata(body),
     )
 
 

@@ -14,8 +14,10 @@ from headrace.gateway.openai.fields import (
     body_of,
     boolean,
     choices,
+    end_user,
     include_usage,
     integer,
+    metadata,
     model,
     prompts,
     refuse_unless_default,
@@ -50,4 +52,6 @@ def parse_completions_request(payload: Any) -> Order:
         seed_asked=body.get("seed") is not None,
         stream=stream,
         include_usage=stream and include_usage(body),
+        end_user=end_user(body),
+        metadata=metadata(body),
     )

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 
 from headrace import errors
-from headrace.gateway.openai.fields import body_of, integer, model, prompts
+from headrace.gateway.openai.fields import body_of, end_user, integer, metadata, model, prompts
 from headrace.gateway.orders import Blame, Order
 from inference.contracts import TOKENS_MAX
 
@@ -23,4 +23,6 @@ def parse_embeddings_request(payload: Any) -> Order:
         blame=Blame("input"),
         dimensions=integer(body, "dimensions", 1, TOKENS_MAX),
         embeddings_as_base64=encoding == "base64",
+        end_user=end_user(body),
+        metadata=metadata(body),
     )

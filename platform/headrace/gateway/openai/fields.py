@@ -8,11 +8,15 @@ from typing import Any, TypeGuard
 
 from django.conf import settings
 
+from billing.contracts import END_USER_LENGTH_MAX
 from headrace import errors
 from headrace.gateway.orders import Prompt, TokenIds
 from inference.contracts import TOKENS_MAX
 
 Body = dict[str, Any]  # JSON of a foreign shape
+METADATA_KEYS_MAX = 16
+METADATA_KEY_LENGTH_MAX = 64
+METADATA_VALUE_LENGTH_MAX = 512
 
 
 def body_of(payload: Any) -> Body:
@@ -105,6 +109,43 @@ def boolean(body: Body, name: str) -> bool:
 def choices(body: Body) -> int:
     """`n`: answers per prompt."""
     return integer(body, "n", 1, settings.CHOICES_MAX) or 1
+
+
+def end_user(body: Body) -> str:
+    """Whom the tenant serves: `safety_identifier`, or else `user`; '' is nobody known."""
+    for name in ("safety_identifier", "user"):
+        value = body.get(name)
+        if value is not None:
+            return _short_text(value, name, END_USER_LENGTH_MAX)
+    return ""
+
+
+def metadata(body: Body) -> dict[str, str]:
+    """`metadata`, within OpenAI's limits; empty when absent."""
+    value = body.get("metadata")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise errors.invalid("'metadata' must be an object.", "metadata", "invalid_type")
+    if len(value) > METADATA_KEYS_MAX:
+        raise errors.invalid(f"'metadata' has more than {METADATA_KEYS_MAX} entries.", "metadata")
+    return {
+        _short_text(key, "metadata", METADATA_KEY_LENGTH_MAX): _short_text(
+            text, f"metadata.{key[:METADATA_KEY_LENGTH_MAX]}", METADATA_VALUE_LENGTH_MAX
+        )
+        for key, text in value.items()
+    }
+
+
+def _short_text(value: Any, param: str, length_max: int) -> str:
+    if not isinstance(value, str):
+        raise errors.invalid(f"'{param}' must be a string.", param, "invalid_type")
+    if len(value) > length_max:
+        raise errors.invalid(f"'{param}' has more than {length_max} characters.", param)
+    # What PostgreSQL stores in no text: NUL, and halves of surrogate pairs.
+    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise errors.invalid(f"'{param}' has a character that is none.", param)
+    return value
 
 
 def include_usage(body: Body) -> bool:
