@@ -11,6 +11,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from tenants.mail import send_due_mail
+from tenants.retention.erasure import erase_due
+from tenants.retention.exports import write_due_export
+from tenants.retention.sweeping import sweep_retention
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.fan_out import fan_out
 
@@ -19,6 +22,7 @@ ROUNDS_MAX = 10
 
 _webhook_seat = threading.BoundedSemaphore(1)
 _mail_seat = threading.BoundedSemaphore(1)
+_retention_seat = threading.BoundedSemaphore(1)
 """One of each a process: slow receivers must not take all threads of a worker."""
 
 
@@ -48,3 +52,18 @@ def send_mail() -> None:
                 return
     finally:
         _mail_seat.release()
+
+
+@shared_task(name="tenants.keep_and_forget")
+def keep_and_forget() -> None:
+    """Write exports, erase organizations, and forget what has expired."""
+    if not _retention_seat.acquire(blocking=False):
+        return
+    try:
+        for _ in range(ROUNDS_MAX):
+            erased = erase_due()
+            if not write_due_export(timezone.now()) and not erased:
+                break
+        sweep_retention()
+    finally:
+        _retention_seat.release()

@@ -308,6 +308,8 @@ USAGE_ROLL_UP_S = _integer("HEADRACE_USAGE_ROLL_UP_S", 5)
 # --- events: webhooks and mail -------------------------------------------------------------------
 OUTBOX_PUMP_S = _integer("HEADRACE_OUTBOX_PUMP_S", 5)
 """How often the beat has waiting events, deliveries and mail looked after."""
+RETENTION_SWEEP_S = _integer("HEADRACE_RETENTION_SWEEP_S", 30)
+"""How often exports and erasures are looked for, and what has expired is deleted."""
 WEBHOOK_LOOPBACK_ALLOWED = os.environ.get("HEADRACE_WEBHOOK_LOOPBACK_ALLOWED", "") == "1"
 """Lets webhooks go to this machine, by plain http too: for demos and tests, never for tenants."""
 SMTP_HOST = os.environ.get("HEADRACE_SMTP_HOST", "")
@@ -331,6 +333,24 @@ FAILPOINT_FILE = (
     Path(os.environ["HEADRACE_FAILPOINT_FILE"]) if "HEADRACE_FAILPOINT_FILE" in os.environ else None
 )
 """For crash tests only: see `lifecycle.failpoints`."""
+
+# --- Stripe ---------------------------------------------------------------------------------------
+STRIPE_API_KEY = os.environ.get("STRIPE_API_KEY", "")
+"""Without one nobody can pay in; the single-box house runs a stand-in of Stripe then."""
+STRIPE_API_BASE = os.environ.get("STRIPE_API_BASE", "")
+"""Another address than Stripe's own, for the stand-in."""
+STRIPE_WEBHOOK_SECRETS = tuple(
+    filter(None, os.environ.get("STRIPE_WEBHOOK_SECRETS", "").replace(" ", "").split(","))
+)
+"""All that are valid now: two while one is being rotated."""
+STRIPE_TIMEOUT_S = 6
+"""Of one try; with the client's own retry below REST_ANSWER_MAX_S."""
+STRIPE_SETTLE_S = _integer("HEADRACE_STRIPE_SETTLE_S", 60)
+"""How often we ask Stripe about payments whose message is overdue."""
+STRIPE_EXPORT_S = _integer("HEADRACE_STRIPE_EXPORT_S", 600)
+"""How often usage of closed hours goes to Stripe's meters."""
+STRIPE_COMPARE_S = _integer("HEADRACE_STRIPE_COMPARE_S", 24 * 3600)
+"""How often Stripe's sums are compared with ours."""
 
 # --- bulk work -----------------------------------------------------------------------------------
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
@@ -363,18 +383,25 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
 CELERY_TASK_QUEUES = [
-    Queue(name, Exchange(name), routing_key=name) for name in ("celery", "webhooks", "mail")
+    Queue(name, Exchange(name), routing_key=name)
+    for name in ("celery", "webhooks", "mail", "retention")
 ]
 """A worker without `-Q` takes from all of them."""
 CELERY_TASK_ROUTES = {
     "tenants.deliver_webhooks": {"queue": "webhooks"},
     "tenants.send_mail": {"queue": "mail"},
+    "tenants.keep_and_forget": {"queue": "retention"},
 }
 CELERY_BEAT_SCHEDULE = {
     "deliver webhooks": {
         "task": "tenants.deliver_webhooks",
         "schedule": OUTBOX_PUMP_S,
         "options": {"expires": OUTBOX_PUMP_S},
+    },
+    "keep and forget": {
+        "task": "tenants.keep_and_forget",
+        "schedule": RETENTION_SWEEP_S,
+        "options": {"expires": RETENTION_SWEEP_S},
     },
     "send mail": {
         "task": "tenants.send_mail",
