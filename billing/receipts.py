@@ -46,6 +46,8 @@ def receipt(organization_id: UUID, request_id: UUID) -> Receipt:
 def _receipt(hold: Hold, event: UsageEvent | None, legs: tuple[LedgerLeg, ...]) -> Receipt:
     return Receipt(
         request_id=hold.id,
+        project_id=hold.project_id,
+        key_id=hold.key_id,
         state=hold.state,
         tier=ServiceTier(hold.tier),
         currency=hold.currency,
@@ -68,6 +70,8 @@ def _receipt(hold: Hold, event: UsageEvent | None, legs: tuple[LedgerLeg, ...]) 
         decode_ms=event.decode_ms if event else 0,
         held_at=hold.created_at,
         settled_at=hold.closed_at,
+        end_user=hold.end_user,
+        tags=hold.tags,
         ledger_transaction_id=event.ledger_tx_id if event else None,
         ledger_legs=legs,
     )

@@ -28,13 +28,13 @@ def bucket_bounds(
     while len(bounds) <= buckets_max and bounds[-1] < end_at:
         following = end_at.astimezone(UTC)
         if width is not BucketWidth.SPAN:
-            following = min(following, next_bound(bounds[-1], width, time_zone))
+            following = min(following, bucket_end(bounds[-1], width, time_zone))
         bounds.append(following)
     return bounds
 
 
-def next_bound(at: datetime, width: BucketWidth, time_zone: str) -> datetime:
-    """Where the first bucket after an instant begins."""
+def bucket_end(at: datetime, width: BucketWidth, time_zone: str) -> datetime:
+    """Where the bucket that an instant lies in ends."""
     if width is BucketWidth.DAY:
         zone = ZoneInfo(time_zone)
         tomorrow = at.astimezone(zone).date() + timedelta(days=1)

@@ -325,6 +325,8 @@ def from_domain(error: Exception) -> ApiError | None:
             return _from_tenants(error)
         case DatabaseError() | InterfaceError():
             return overloaded("The database is away; try again shortly.")
+        case billing.contracts.UsageTooWide():
+            return invalid(str(error), "group_by")
         case billing.contracts.ReceiptNotFound():
             return ApiError(404, "No such request.")
         case billing.contracts.AliasNotFound():
@@ -333,6 +335,12 @@ def from_domain(error: Exception) -> ApiError | None:
             return ApiError(409, str(error), code="already_exists", param="name")
         case billing.contracts.AliasInvalid():
             return invalid(f"'{error.param}': {error}.", error.param)
+        case billing.contracts.StripeSignatureInvalid():
+            return invalid("The signature is not valid.", None, code="invalid_signature")
+        case billing.contracts.StripeEventInvalid():
+            return invalid("The event makes no sense.", None)
+        case billing.contracts.StripeEventEarly():
+            return overloaded("The event is of something not known here yet; send it again.")
     return None
 
 

@@ -34,10 +34,11 @@ class Page:
         return self.limit + 1
 
 
-def asked_page(request: Request, *others: str) -> Page:
+def asked_page(request: Request, *others: str, parse_id: Callable[[str], UUID] = UUID) -> Page:
     """`limit`, `after` and `order` of the query string, which may hold `others` and nothing else.
 
-    Raises ApiError 400 that names the parameter.
+    `parse_id` reads an id as the list shows it, or raises ValueError. Raises ApiError 400 that
+    names the parameter.
     """
     query = request.query_params
     check_query(request, "limit", "after", "order", *others)
@@ -45,7 +46,7 @@ def asked_page(request: Request, *others: str) -> Page:
     order = query.get("order", ORDERS[0])
     if order not in ORDERS:
         raise errors.invalid("'order' must be 'asc' or 'desc'.", "order")
-    return Page(limit, asked_uuid(request, "after"), order == "asc")
+    return Page(limit, asked_uuid(request, "after", parse_id), order == "asc")
 
 
 def asked_limit(request: Request) -> int:
@@ -56,11 +57,11 @@ def asked_limit(request: Request) -> int:
     return int(limit)
 
 
-def asked_uuid(request: Request, name: str) -> UUID | None:
+def asked_uuid(request: Request, name: str, parse: Callable[[str], UUID] = UUID) -> UUID | None:
     """An id of the query string; raises ApiError 400 that names the parameter."""
     text = request.query_params.get(name)
     try:
-        return UUID(text) if text else None
+        return parse(text) if text else None
     except ValueError:
         raise errors.invalid(f"'{name}' must be an id.", name) from None
 

@@ -7,7 +7,16 @@ that is not. Mounted by `headrace.urls`.
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
-from headrace.management_api import aliases, models, openapi, prices, webhooks
+from headrace.management_api import (
+    aliases,
+    costs,
+    models,
+    openapi,
+    prices,
+    requests,
+    usage,
+    webhooks,
+)
 from headrace.management_api.me import MeView, OrganizationsView
 
 TENANT_ROUTES: list[URLPattern] = [
@@ -15,6 +24,10 @@ TENANT_ROUTES: list[URLPattern] = [
     path("aliases", aliases.AliasesView.as_view()),
     path("aliases/<uuid:alias_id>", aliases.AliasView.as_view()),
     path("prices", prices.PricesView.as_view()),
+    path("usage", usage.UsageView.as_view()),
+    path("usage.csv", usage.UsageCsvView.as_view()),
+    path("requests", requests.RequestsView.as_view()),
+    path("requests/<str:request_id>", requests.RequestView.as_view()),
     path("event_kinds", webhooks.EventKindsView.as_view()),
     path("webhooks", webhooks.WebhooksView.as_view()),
     path("webhooks/<uuid:webhook_id>", webhooks.WebhookView.as_view()),
@@ -26,7 +39,11 @@ TENANT_ROUTES: list[URLPattern] = [
 ]
 """Under /api/v1/organizations/<uuid:organization_id>/, by session or admin key: TenantView."""
 
-ORGANIZATION_KEY_ROUTES: list[URLPattern] = []
+ORGANIZATION_KEY_ROUTES: list[URLPattern] = [
+    path("usage/completions", usage.CompletionsUsageView.as_view()),
+    path("usage/embeddings", usage.EmbeddingsUsageView.as_view()),
+    path("costs", costs.CostsView.as_view()),
+]
 """Under /v1/organization/, OpenAI's shapes, by admin key: OrganizationKeyView."""
 
 urlpatterns: list[URLPattern | URLResolver] = [
