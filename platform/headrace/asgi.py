@@ -45,13 +45,17 @@ async def rest(scope: Scope, receive: Receive, send: Send) -> None:
     scope["headrace.request_id"] = request_id
     naming_send = with_request_id(send, request_id)
 
+    patience = asyncio.timeout(settings.REST_ANSWER_MAX_S)
+
     async def watched_send(message: Message) -> None:
         nonlocal started
         started = True
+        # A download may take long, as long as each of its parts goes out.
+        patience.reschedule(asyncio.get_running_loop().time() + settings.REST_PART_MAX_S)
         await naming_send(message)
 
     try:
-        async with asyncio.timeout(settings.REST_ANSWER_MAX_S):
+        async with patience:
             await _django(scope, receive, watched_send)  # type: ignore[arg-type]  # same protocol
     except TimeoutError:
         if not started:

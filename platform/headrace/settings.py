@@ -159,7 +159,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "headrace.management_api.authentication.ApiKeyAuthentication"
     ],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "headrace.management_api.openapi.HouseSchema",
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["headrace.management_api.bodies.BoundedJsonParser"],
@@ -286,6 +286,8 @@ DATABASE_ANSWER_MAX_S = 10
 """A database that says nothing for this long counts as away."""
 REST_ANSWER_MAX_S = 15
 """How long a REST view may take before its client is told that we are overloaded."""
+REST_PART_MAX_S = 60
+"""How long a part of a long answer, once that has begun, may take to be made and sent."""
 HEADERS_BYTES_MAX = 64 * 1024
 HEADERS_TIMEOUT_S = _integer("HEADRACE_HEADERS_TIMEOUT_S", 15)
 CONNECTIONS_MAX = _integer("HEADRACE_CONNECTIONS_MAX", 4096)

@@ -17,10 +17,15 @@ The body of an act may be a function of the side and the arguments that `own` ma
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import tenants.facade
+from headrace.gateway.request_ids import public_request_id
+from tenants.facade import keep_exchange
+from tenants.models import Export
+from tenants.retention.exports import write_due_export
 from tests.isolation.sides import Side
 
 Arguments = Mapping[str, Any]  # what a path's converters take: UUIDs and strings
@@ -88,6 +93,7 @@ FORBIDDEN_FIELDS = (
 UNLISTED: Mapping[str, str] = {
     "accounts/": "the sign-in library's pages: of the person whose session it is, and no ids",
     "static/": "files of installed packages",
+    "stripe/events": "Stripe's door: what its signature does not cover is not read",
     "api/schema": "the same text for everybody",
     "api/docs": "the same text for everybody",
 }
@@ -167,6 +173,61 @@ WEBHOOK_ROWS = {
     ),
 }
 
+
+def exports_written(_side: Side, _arguments: Arguments) -> Json:
+    """No body, once no export is pending."""
+    while write_due_export(datetime.now(UTC)):
+        pass
+    return {}
+
+
+def export(side: Side) -> Arguments:
+    """An export that is ready."""
+    exports_written(side, {})
+    asked = tenants.facade.request_export(side.actor)
+    exports_written(side, {})
+    return {"export_id": asked.export_id}
+
+
+def deleted_export(side: Side) -> Arguments:
+    """An export that has expired."""
+    arguments = export(side)
+    Export.objects.using("housekeeper").filter(id=arguments["export_id"]).update(
+        expires_at=datetime.now(UTC)
+    )
+    return arguments
+
+
+def kept_request(side: Side) -> Arguments:
+    """A request whose prompt is kept."""
+    request_id = uuid4()
+    keep_exchange(side.organization_id, side.project_id, request_id, b"{}", b"{}", 1)
+    return {"request_id": public_request_id(request_id)}
+
+
+def forgotten_request(side: Side) -> Arguments:
+    """A request whose prompt was kept until now."""
+    request_id = uuid4()
+    keep_exchange(side.organization_id, side.project_id, request_id, b"{}", b"{}", 0)
+    return {"request_id": public_request_id(request_id)}
+
+
+RETENTION_ROWS = {
+    T + "exports": Row(TENANT, {"GET": Act(), "POST": Act(exports_written, 202)}),
+    T + "exports/<uuid:export_id>": Row(TENANT, {"GET": Act()}, own=export, deleted=deleted_export),
+    T + "exports/<uuid:export_id>/content": Row(
+        TENANT, {"GET": Act()}, own=export, deleted=deleted_export
+    ),
+    T + "requests/<str:request_id>/exchange": Row(
+        TENANT, {"GET": Act()}, own=kept_request, deleted=forgotten_request
+    ),
+    T + "deletion": Row(TENANT, {"POST": Act(status=201)}),
+    # The right token would end the side; tests/headrace/test_erasure.py gives it.
+    T + "deletion/confirmation": Row(
+        TENANT, {"POST": Act({"token": "wrong", "slug": "wrong"}, 400)}
+    ),
+}
+
 PERSON_ROWS = {
     "api/v1/me": Row(PERSON, {"GET": Act()}),
     "api/v1/organizations": Row(
@@ -175,4 +236,4 @@ PERSON_ROWS = {
     ),
 }
 
-ROWS: dict[str, Row] = {**PERSON_ROWS, **WEBHOOK_ROWS}
+ROWS: dict[str, Row] = {**PERSON_ROWS, **WEBHOOK_ROWS, **RETENTION_ROWS}
