@@ -164,9 +164,8 @@ def test_what_is_not_the_callers_is_not_there(route: str, method: str) -> None:
     if row.own(acme):
         wrong.append(in_path(row, acme, row.own(globex)))
         wrong.append(in_path(row, acme, unknown(route, row.own(acme))))
-    for make in (row.deleted, row.sibling):
-        if make is not None:
-            wrong.append(in_path(row, acme, make(acme)))
+    makers = [make for make in (row.deleted, row.sibling) if make is not None]
+    wrong.extend(in_path(row, acme, make(acme)) for make in makers)
     for arguments in wrong:
         body = body_of(act, acme, arguments)
         for caller in callers(row, acme):

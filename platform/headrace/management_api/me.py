@@ -78,7 +78,7 @@ class PersonView(HouseView):
 class MeView(PersonView):
     """Who I am, and where I belong."""
 
-    @extend_schema(operation_id="me", responses=Me)
+    @extend_schema(responses=Me)
     def get(self, request: Request) -> Response:
         """The person of the session with their organizations, by slug."""
         person = self.person
@@ -98,9 +98,7 @@ class MeView(PersonView):
 class OrganizationsView(PersonView):
     """Founding."""
 
-    @extend_schema(
-        operation_id="organization_found", request=NewOrganization, responses={201: MyOrganization}
-    )
+    @extend_schema(request=NewOrganization, responses={201: MyOrganization})
     def post(self, request: Request) -> Response:
         """A new organization, with an account at zero; the caller owns it."""
         body = self.body(NewOrganization)

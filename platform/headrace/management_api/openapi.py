@@ -4,6 +4,7 @@
 is served at /api/schema and shown at /api/docs, without a script from elsewhere.
 """
 
+import re
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.renderers import OpenApiYamlRenderer
 
+from headrace.management_api.paging import LIMIT_DEFAULT, LIMIT_MAX, ORDERS
 from headrace.management_api.token_paths import COMPONENTS, PATHS
 
 DOCS_POLICY = (
@@ -55,15 +57,81 @@ class SessionScheme(OpenApiAuthenticationExtension):
         return {"type": "apiKey", "in": "cookie", "name": "__Host-headrace"}
 
 
+_VERBS = {
+    "GET": "get",
+    "POST": "create",
+    "PUT": "replace",
+    "PATCH": "update",
+    "DELETE": "delete",
+}
+_PARAMETER = re.compile(r"/\{\w+\}")
+_TENANT_PREFIX = "/api/v1/organizations/{organization_id}/"
+_PAGE_PARAMETERS = [
+    {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+    },
+    {
+        "name": "after",
+        "in": "query",
+        "description": "The id behind which the page starts.",
+        "schema": {"type": "string"},
+    },
+    {
+        "name": "order",
+        "in": "query",
+        "schema": {"type": "string", "enum": list(ORDERS), "default": ORDERS[0]},
+    },
+]
+
+
+class HouseSchema(AutoSchema):
+    """What the generator is told of every view of ours."""
+
+    def get_operation_id(self) -> str:
+        """The path's words and a verb: `webhooks_create`, and `webhooks_read` for one of them."""
+        path = self.path.removeprefix(_TENANT_PREFIX)
+        words = _PARAMETER.sub("", f"/{path}").replace("/api/v1", "").replace("/v1", "")
+        verb = "read" if path.endswith("}") and self.method == "GET" else _VERBS[self.method]
+        return f"{words.strip('/').replace('/', '_')}_{verb}"
+
+    def get_tags(self) -> list[str]:
+        """The first word of the path."""
+        return [self.get_operation_id().split("_")[0]]
+
+    def get_description(self) -> str:
+        """The handler's docstring, and what a caller needs."""
+        told = super().get_description() or ""
+        needed = getattr(self.view, "permissions", {}).get(self.method)
+        if needed:
+            told += f"\n\nNeeds the permission `{needed}`."
+        if self.method in getattr(self.view, "sensitive", ()):
+            told += " A session must have signed in within five minutes."
+        return told
+
+
 def complete(result: dict[str, Any], **_: object) -> dict[str, Any]:
     """Adds the token routes and the error every operation may answer: a post-processing hook."""
     result["paths"] = dict(sorted({**result["paths"], **PATHS}.items()))
     components = result.setdefault("components", {})
     components["schemas"] = dict(sorted({**components.get("schemas", {}), **COMPONENTS}.items()))
+    components["responses"] = {"Error": _ERROR}
     for operations in result["paths"].values():
         for operation in operations.values():
-            operation["responses"].setdefault("default", _ERROR)
+            operation["responses"].setdefault("default", {"$ref": "#/components/responses/Error"})
+            if _answers_a_page(operation, components["schemas"]):
+                known = {parameter["name"] for parameter in operation.get("parameters", [])}
+                operation.setdefault("parameters", []).extend(
+                    one for one in _PAGE_PARAMETERS if one["name"] not in known
+                )
     return result
+
+
+def _answers_a_page(operation: dict[str, Any], schemas: dict[str, Any]) -> bool:
+    content = operation["responses"].get("200", {}).get("content", {})
+    reference = content.get("application/json", {}).get("schema", {}).get("$ref", "")
+    return "last_id" in schemas.get(reference.split("/")[-1], {}).get("properties", {})
 
 
 @cache
