@@ -7,7 +7,7 @@ pico-units per token; amounts are pico-units (`*_pico`). No float comes near eit
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
 PICO = 10**12
@@ -104,6 +104,63 @@ class PublishedBook:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageCounts:
+    """Disjoint token counts of one request, by price class; each >= 0."""
+
+    uncached_input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    cache_write_tokens: int = 0
+    """Of engines that charge for filling their cache; ours never does."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a negative count."""
+        if (
+            min(
+                self.uncached_input_tokens,
+                self.cached_input_tokens,
+                self.output_tokens,
+                self.cache_write_tokens,
+            )
+            < 0
+        ):
+            raise ValueError("token counts must not be negative")
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All input tokens: uncached, cached, and written to a cache."""
+        return self.uncached_input_tokens + self.cached_input_tokens + self.cache_write_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewLine:
+    """What usage of one model by one tenant came to, and what it would come to, in pico-units.
+
+    `tenant` is an organization's id, or what a usage export calls its owner. `now_pico` is what the
+    events cost, or what an export would cost at the prices in force; None is without a price.
+    """
+
+    tenant: str
+    model: str
+    tier: ServiceTier
+    requests: int
+    counts: UsageCounts
+    now_pico: int | None
+    draft_pico: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPreview:
+    """The lines of a usage export's preview, and what of the export could not be read and why."""
+
+    lines: tuple[PreviewLine, ...]
+    rows_read: int
+    rows_refused: int
+    refusals: tuple[str, ...]
+    """The first ones, each with its line number."""
+
+
+@dataclass(frozen=True, slots=True)
 class Repriced:
     """What repricing moved (or, in a dry run, would move) of one tenant's, in pico-units."""
 
@@ -140,35 +197,6 @@ class Alias:
     public_id: str
     project_id: UUID | None
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class UsageCounts:
-    """Disjoint token counts of one request, by price class; each >= 0."""
-
-    uncached_input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    cache_write_tokens: int = 0
-    """Of engines that charge for filling their cache; ours never does."""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a negative count."""
-        if (
-            min(
-                self.uncached_input_tokens,
-                self.cached_input_tokens,
-                self.output_tokens,
-                self.cache_write_tokens,
-            )
-            < 0
-        ):
-            raise ValueError("token counts must not be negative")
-
-    @property
-    def prompt_tokens(self) -> int:
-        """All input tokens: uncached, cached, and written to a cache."""
-        return self.uncached_input_tokens + self.cached_input_tokens + self.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -729,6 +757,56 @@ class Invoice:
         return self.total_pico - self.paid_pico - self.credited_pico
 
 
+class StripeEventOutcome(enum.StrEnum):
+    """What became of a message from Stripe."""
+
+    IGNORED = "ignored"
+    """Not ours, or of nothing that we keep books of."""
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    """What it says was known, or is older than what is known."""
+    REPEATED = "repeated"
+    QUARANTINED = "quarantined"
+    """It contradicts the books: nothing was changed, and somebody must look."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripeExportReport:
+    """How the export of usage stands after a run; counts are of rows."""
+
+    planned: int
+    sent: int
+    pending: int
+    late: int
+    """Of the pending, those of an hour more than a day ago: somebody must look."""
+    refused: int
+    """Of the last 40 days, those that Stripe will not take any more."""
+    oldest_pending_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StripeMismatch:
+    """A sum of tokens that Stripe has otherwise than we told it."""
+
+    organization_id: UUID
+    model: str
+    token_class: str
+    our_tokens: int
+    their_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StripeComparison:
+    """Stripe's sums of one UTC day beside ours."""
+
+    day: date
+    sums: int
+    used_tokens: int
+    """Of all organizations that are exported, whether told yet or not."""
+    told_tokens: int
+    mismatches: tuple[StripeMismatch, ...]
+
+
 class BillingError(Exception):
     """Base of everything this package raises on purpose."""
 
@@ -763,6 +841,10 @@ class AliasNotFound(BillingError):
 
 class PriceBookInvalid(BillingError):
     """A price book that cannot be published as it stands; nothing was written."""
+
+
+class PricesUnchanged(PriceBookInvalid):
+    """A book whose prices are in force then anyway."""
 
 
 class PricesSuspicious(PriceBookInvalid):
@@ -835,3 +917,15 @@ class InvoiceNotFound(BillingError):
 
 class InvoiceConflict(BillingError):
     """The payment or credit note is more than is due, or its key was used for another."""
+
+
+class StripeSignatureInvalid(BillingError):
+    """The message is not Stripe's, or not of now."""
+
+
+class StripeEventInvalid(BillingError):
+    """The message is signed and makes no sense."""
+
+
+class StripeEventEarly(BillingError):
+    """The message is of rows that are not here yet: it must come again."""

@@ -63,6 +63,9 @@ from billing.quotas import (
 )
 from billing.receipts import receipt
 from billing.reconcile import reconcile, reconcile_report
+from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
+from billing.stripe_sync.provider import connect_stripe
+from billing.stripe_sync.webhooks import receive as receive_stripe_event
 from billing.sweeper import sweep
 from billing.usage.buckets import bucket_end
 from billing.usage.report import usage_page
@@ -79,6 +82,7 @@ __all__ = [
     "bucket_end",
     "close_due",
     "complete_topup",
+    "connect_stripe",
     "cost_pico",
     "counts_of",
     "create_alias",
@@ -94,6 +98,7 @@ __all__ = [
     "hold",
     "invoice",
     "invoices",
+    "keep_out_of_stripe",
     "lift_quota",
     "models_for_sale",
     "note_payment",
@@ -110,6 +115,7 @@ __all__ = [
     "quotas",
     "quote",
     "receipt",
+    "receive_stripe_event",
     "recent_requests",
     "recharge_due",
     "recharge_settings",

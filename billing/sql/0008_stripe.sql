@@ -26,8 +26,7 @@ GRANT INSERT (organization_id, customer_id), UPDATE (customer_id)
     ON billing_stripe_account TO headrace_app, headrace_housekeeper;
 GRANT INSERT (is_demo), UPDATE (is_demo) ON billing_stripe_account TO headrace_housekeeper;
 GRANT UPDATE (payment_method_id, payment_method_at) ON billing_stripe_account TO headrace_definer;
-GRANT INSERT (top_up_id, organization_id, session_id, url, expires_at)
-    ON billing_stripe_checkout TO headrace_app, headrace_housekeeper;
+GRANT INSERT ON billing_stripe_checkout TO headrace_app, headrace_housekeeper;
 GRANT UPDATE (looked_at) ON billing_stripe_checkout TO headrace_housekeeper;
 GRANT INSERT ON billing_stripe_event TO headrace_definer;
 GRANT INSERT (id, organization_id, hour, model, token_class, sequence, tokens),

@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from headrace import errors
 from headrace.management_api.receipts import ReceiptView
+from headrace.management_api.stripe_webhook import StripeEventsView
 from headrace.static_files import static_file
 
 
@@ -39,6 +40,7 @@ handler500 = server_error
 urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("static/<path:path>", static_file, name="static"),
+    path("stripe/events", StripeEventsView.as_view(), name="stripe-events"),
     path("v1/usage/requests/<str:request_id>", ReceiptView.as_view(), name="receipt"),
     path("", include("headrace.management_api.urls")),
 ]
