@@ -19,13 +19,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+from uuid_utils.compat import uuid7
+
+import billing.facade
 import tenants.facade
+from billing.contracts import HoldRequest, ServiceTier, UsageCounts
 from headrace.gateway.request_ids import public_request_id
 from tenants.facade import keep_exchange
 from tenants.models import Export
 from tenants.retention.exports import write_due_export
+from tests.billing.cast import make_offer, used
 from tests.isolation.sides import Side
 
 Arguments = Mapping[str, Any]  # what a path's converters take: UUIDs and strings
@@ -228,6 +233,53 @@ RETENTION_ROWS = {
     ),
 }
 
+
+def settled_by(organization_id: UUID, project_id: UUID, key_id: UUID) -> Arguments:
+    """A request that ended, at no charge."""
+    model = make_offer("free-in-the-matrix", 0, 0, 0)
+    request = HoldRequest(
+        request_id=uuid7(),
+        organization_id=organization_id,
+        project_id=project_id,
+        key_id=key_id,
+        quote=billing.facade.quote(organization_id, project_id, model, ServiceTier.INTERACTIVE),
+        model_asked=model,
+        prompt_tokens=1,
+        output_tokens_max=1,
+    )
+    [outcome] = billing.facade.hold([request])
+    assert outcome.refusal is None, outcome
+    billing.facade.settle([used(request, UsageCounts(1, 0, 1))])
+    return {"request_id": f"req_{request.request_id.hex}"}
+
+
+def request(side: Side) -> Arguments:
+    """One of the first project's."""
+    return settled_by(side.organization_id, side.project_id, side.key_id)
+
+
+def request_of_sibling(side: Side) -> Arguments:
+    """One of the second project's."""
+    key = tenants.facade.issue_key(
+        side.organization_id, side.sibling_project_id, "matrix", using="housekeeper"
+    )
+    return settled_by(side.organization_id, side.sibling_project_id, key.key_id)
+
+
+A_DAY = Act(query="start_time=2026-05-04&end_time=2026-05-05")
+USAGE_ROWS = {
+    T + "usage": Row(TENANT, {"GET": A_DAY}),
+    T + "usage.csv": Row(TENANT, {"GET": A_DAY}),
+    T + "requests": Row(TENANT, {"GET": Act()}),
+    T + "requests/<str:request_id>": Row(TENANT, {"GET": Act()}, own=request),
+    K + "usage/completions": Row(ORGANIZATION_KEY, {"GET": A_DAY}),
+    K + "usage/embeddings": Row(ORGANIZATION_KEY, {"GET": A_DAY}),
+    K + "costs": Row(ORGANIZATION_KEY, {"GET": A_DAY}),
+    "v1/usage/requests/<str:request_id>": Row(
+        PROJECT_KEY, {"GET": Act()}, own=request, sibling=request_of_sibling
+    ),
+}
+
 PERSON_ROWS = {
     "api/v1/me": Row(PERSON, {"GET": Act()}),
     "api/v1/organizations": Row(
@@ -236,4 +288,4 @@ PERSON_ROWS = {
     ),
 }
 
-ROWS: dict[str, Row] = {**PERSON_ROWS, **WEBHOOK_ROWS, **RETENTION_ROWS}
+ROWS: dict[str, Row] = {**USAGE_ROWS, **PERSON_ROWS, **WEBHOOK_ROWS, **RETENTION_ROWS}
