@@ -3,6 +3,7 @@
 The walk is over pg_class, so a table that no Django model knows is seen too.
 """
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +12,7 @@ from django.db import DataError, IntegrityError, ProgrammingError, connections, 
 from psycopg import sql
 
 from billing.contracts import UsageCounts
-from billing.facade import set_daily_tokens, settle
+from billing.facade import hold, roll_up, set_daily_tokens, settle
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, make_tenant, used
 
@@ -73,9 +74,13 @@ def globex(django_database: object) -> Tenant:
 
 
 def lived_in(name: str) -> Tenant:
-    """A tenant with a settled and an open request and a quota."""
+    """A tenant with settled requests, one of them rolled up, an open one, and a quota."""
     tenant = make_tenant(name)
     set_daily_tokens(tenant.organization_id, 1_000_000)
+    tagged = replace(tenant.request(), end_user="ann")
+    hold([tagged])
+    settle([used(tagged, UsageCounts(60, 0, 40))])
+    roll_up()
     settle([used(tenant.held(), UsageCounts(60, 0, 40))])
     tenant.held()
     return tenant
@@ -289,6 +294,10 @@ WRITES = [
     "UPDATE billing_usage_event SET charge_pico = 0",
     "DELETE FROM billing_usage_event",
     "TRUNCATE billing_usage_event",
+    "DELETE FROM billing_usage_delta",
+    "UPDATE billing_usage_hour SET requests = 0",
+    "UPDATE billing_usage_tag_hour SET requests = 0",
+    "SELECT billing_roll_up(1, 1)",
     "UPDATE billing_price SET price_micros_per_mtok = 0",
     "DELETE FROM billing_price",
     "UPDATE billing_hold SET state = 'voided'",
@@ -317,7 +326,7 @@ KEEPERS_WRITES = [
     statement
     for statement in WRITES
     if statement.startswith(("UPDATE", "DELETE", "TRUNCATE"))
-    and any(table in statement for table in ("ledger", "usage_event", "_price"))
+    and any(table in statement for table in ("ledger", "billing_usage", "_price"))
 ]
 
 
