@@ -10,6 +10,8 @@ from django.db import connections, transaction
 
 from billing.catalog import invariants
 from billing.contracts import InvariantReport
+from billing.credit.invariants import INVARIANTS as OF_CREDIT
+from billing.invoices.invariants import INVARIANTS as OF_INVOICES
 
 FINDINGS_MAX = 20
 """Discrepancies reported of one invariant; the first ones are enough to stop and look."""
@@ -224,6 +226,7 @@ INVARIANTS = [
            AND e.request_id = d.request_id AND e.organization_id = d.organization_id
          WHERE e.request_id IS NULL""",
     ),
+    *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES)),
 ]
 
 

@@ -161,8 +161,9 @@ AS $$
      ORDER BY 1, 3, 4, 5 DESC, 6
 $$;
 
--- Corrections of charges by the operator, made in a span of time, by the documents' period that the
--- corrected requests belong to; the period of the span itself where they belong to none before.
+-- Corrections of charges by the operator, made until the end of a period and in no document yet, by
+-- the documents' period that the corrected requests belong to; the period itself where there is
+-- none before. In plpgsql, for the table of corrections comes with a later migration.
 CREATE FUNCTION billing_repriced_lines(
     organization uuid, since timestamptz, until timestamptz
 )
@@ -172,15 +173,24 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $$
 BEGIN
     RETURN QUERY
-    SELECT coalesce(i.period_start_at, since), coalesce(i.period_end_at, until),
-           e.model_served::text, e.tier::text, sum(c.charged_pico)
-      FROM billing_correction c
-      JOIN billing_usage_event e
-        ON e.occurred_at = c.occurred_at AND e.request_id = c.request_id
-      LEFT JOIN billing_invoice i ON i.organization_id = organization AND i.kind <> 'credit_note'
-       AND c.occurred_at >= i.period_start_at AND c.occurred_at < i.period_end_at
-     WHERE c.organization_id = organization AND c.created_at >= since AND c.created_at < until
-     GROUP BY 1, 2, 3, 4 HAVING sum(c.charged_pico) <> 0 ORDER BY 1, 3, 4;
+    SELECT made.period_start, made.period_end, made.model, made.tier, sum(made.exact)
+      FROM (
+        SELECT coalesce(i.period_start_at, since) AS period_start,
+               coalesce(i.period_end_at, until) AS period_end,
+               e.model_served::text AS model, e.tier::text AS tier, c.charged_pico AS exact
+          FROM billing_correction c
+          JOIN billing_usage_event e
+            ON e.occurred_at = c.occurred_at AND e.request_id = c.request_id
+          LEFT JOIN billing_invoice i ON i.organization_id = organization
+           AND i.kind <> 'credit_note'
+           AND c.occurred_at >= i.period_start_at AND c.occurred_at < i.period_end_at
+         WHERE c.organization_id = organization AND c.created_at < until
+        UNION ALL
+        SELECT l.of_period_start_at, l.of_period_end_at, l.model::text, l.tier::text, -l.exact_pico
+          FROM billing_invoice_line l
+         WHERE l.organization_id = organization AND l.kind = 'correction'
+           AND l.token_class = 'repriced') AS made
+     GROUP BY 1, 2, 3, 4 HAVING sum(made.exact) <> 0 ORDER BY 1, 3, 4;
 END
 $$;
 

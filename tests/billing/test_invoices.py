@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connections
 
-from billing.contracts import PICO, Invoice, InvoiceKind, UsageCounts
+from billing.contracts import PICO, Invoice, InvoiceConflict, InvoiceKind, LineKind, UsageCounts
 from billing.facade import (
     close_due,
     invoice,
@@ -72,4 +72,46 @@ def test_what_is_owed_becomes_a_receivable_in_cents(django_database: object) -> 
         "tax": CENT,
     }
     assert tenant.balance().posted_pico == 0
+    assert reconcile() == []
+
+
+def test_a_prepaid_tenant_gets_a_statement_that_asks_for_nothing(acme: Tenant) -> None:
+    spend(acme, 3 * CENT + 1)
+
+    document = closed(acme)
+
+    assert document.kind is InvoiceKind.STATEMENT
+    assert (document.net_pico, document.residue_out_pico, document.due_pico) == (3 * CENT, 1, 0)
+    assert [line.kind for line in document.lines] == [LineKind.USAGE, LineKind.GRANT]
+    assert "receivable" not in legs(acme)
+    assert acme.balance().posted_pico == 5 * PICO - 3 * CENT - 1
+    assert reconcile() == []
+
+
+def test_credit_pays_before_an_invoice_asks(django_database: object) -> None:
+    tenant = postpaid(credit_pico=10 * CENT)
+    spend(tenant, 12 * CENT + 3)
+
+    document = closed(tenant)
+
+    assert document.kind is InvoiceKind.INVOICE
+    assert document.exact_pico == 2 * CENT + 3
+    [credit] = [line for line in document.lines if line.kind is LineKind.CREDIT]
+    assert credit.exact_pico == -10 * CENT
+    assert (document.net_pico, document.residue_out_pico) == (2 * CENT, 3)
+    assert reconcile() == []
+
+
+def test_the_residue_is_carried_until_it_makes_a_cent(django_database: object) -> None:
+    tenant = postpaid()
+    nets, residues = [], []
+    for month in (1, 2, 3):
+        spend(tenant, CENT + CENT // 4)
+        document = closed(tenant, month)
+        nets.append(document.net_pico)
+        residues.append(document.residue_out_pico)
+
+    assert nets == [CENT, CENT, 2 * CENT]
+    assert residues == [CENT // 4, CENT // 2, -(CENT // 4)]
+    assert legs(tenant)["rounding"] == CENT // 4
     assert reconcile() == []
