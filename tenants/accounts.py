@@ -74,6 +74,11 @@ def create_organization(
     return Organization(organization_id, slug, display_name, currency)
 
 
+def organization_slugs(using: str = "housekeeper") -> dict[UUID, str]:
+    """What every organization is called, for an operator to read."""
+    return dict(OrganizationRow.objects.using(using).values_list("id", "slug"))
+
+
 def organization_by_slug(slug: str, using: str = APP_ALIAS) -> Organization | None:
     """The tenant of this slug, whoever asks: processes resolve a name before they open a scope."""
     with connections[using].cursor() as cursor:

@@ -157,6 +157,26 @@ class KeyIdentity:
     input_tokens_per_minute_max: int | None = None
     output_tokens_per_minute_max: int | None = None
 
+    @property
+    def rules(self) -> "KeyRules":
+        """What the key's requests are bound by wherever they run."""
+        return KeyRules(self.models, self.cache_per_project)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """What binds a key's requests, bulk ones too."""
+
+    models: frozenset[str] | None = None
+    cache_per_project: bool = False
+
+    def allow(self, public_id: str) -> bool:
+        """Whether the key may use the model that would serve."""
+        return self.models is None or public_id in self.models
+
+
+NO_RULES = KeyRules()
+
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:

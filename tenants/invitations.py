@@ -9,6 +9,7 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, connections
@@ -30,8 +31,9 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
+from tenants.mail import send_mail_later
 from tenants.members import is_member
-from tenants.models import InvitationRow
+from tenants.models import InvitationRow, OrganizationRow
 from tenants.permissions import ROLE_PERMISSIONS, require_at_least
 from tenants.scope import APP_ALIAS, TenantQuerySet, tenant_scope
 
@@ -40,12 +42,13 @@ TOKEN_CHARS_MAX = 64
 EXPIRES_AFTER_DAYS = 7
 EXPIRES_AFTER_DAYS_MAX = 30
 OPEN_INVITATIONS_MAX = 500
+ACCEPT_PATH = "/invitations/accept"
 
 
 def invite(
     actor: Actor, email: str, role: Role, expires_after_days: int = EXPIRES_AFTER_DAYS
 ) -> IssuedInvitation:
-    """Invite an address; an earlier open invitation of it is withdrawn.
+    """Invite an address by mail; an earlier open invitation of it is withdrawn.
 
     Raises PermissionDenied for a role above the actor's, InvalidValue, TenantConflict for a member
     or too many open invitations.
@@ -72,6 +75,7 @@ def invite(
                 expires_at=datetime.now(UTC) + timedelta(days=expires_after_days),
             )
             record_audit(actor, "invitation.created", "invitation", row.id, {"role": role.value})
+            _send(actor, address, role, row.expires_at, token)
             return IssuedInvitation(_invitation(row), token)
     except IntegrityError as error:
         raise TenantConflict("this address is being invited by somebody else") from error
@@ -144,6 +148,18 @@ def accept_invitation(
         raise InvitationForAnother("this invitation is for another e-mail address")
     organization_id: UUID = row[1]
     return organization_id
+
+
+def _send(actor: Actor, address: str, role: Role, expires_at: datetime, token: str) -> None:
+    organization = OrganizationRow.objects.get(id=actor.organization_id)
+    context = {
+        "organization": organization.display_name,
+        "role": role.value,
+        "expires_at": f"{expires_at:%d %B %Y}",
+        # Behind the #, so that no server's log holds it.
+        "link": f"{settings.PUBLIC_URL}{ACCEPT_PATH}#{token}",
+    }
+    send_mail_later(actor.organization_id, address, "invitation", context)
 
 
 def _open() -> TenantQuerySet[InvitationRow]:

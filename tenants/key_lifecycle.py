@@ -5,6 +5,7 @@ very instant its grace ends; nothing moves that instant, only revoking ends it s
 the management API, the consoles, the importer and the operator's commands.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from tenants.contracts import (
     IssuedKey,
     KeyInfo,
     KeyKind,
+    KeyRules,
     KeySettings,
     Permission,
     TenantConflict,
@@ -187,8 +189,8 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
     return issued
 
 
-def update_key(actor: Actor, key_id: UUID, settings: KeySettings) -> KeyInfo:
-    """Change what may be changed of a project's key; of an admin key its name and networks.
+def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySettings]) -> KeyInfo:
+    """Set a project's key to what `change` makes of it; of an admin key its name and networks.
 
     Raises TenantObjectNotFound, TenantConflict for a revoked key, InvalidValue.
     """
@@ -197,6 +199,7 @@ def update_key(actor: Actor, key_id: UUID, settings: KeySettings) -> KeyInfo:
         row = _locked(actor, key_id, APP_ALIAS)
         if row.revoked_at is not None:
             raise TenantConflict("the key is revoked")
+        settings = change(key_info(row).settings)
         columns = columns_of(settings)
         if row.kind == KeyKind.ADMIN.value:
             columns = {name: columns[name] for name in ("name", "cidrs")}
@@ -210,12 +213,14 @@ def update_key(actor: Actor, key_id: UUID, settings: KeySettings) -> KeyInfo:
         return key_info(ApiKey.objects.get(id=key_id))
 
 
-def revoke_key_as(actor: Actor, key_id: UUID, using: str = APP_ALIAS) -> None:
+def revoke_key_as(actor: Actor, key_id: UUID, using: str = APP_ALIAS) -> KeyInfo:
     """Revoke at once and for good; again changes nothing. Raises TenantObjectNotFound."""
     actor.require(Permission.KEYS_WRITE)
     with tenant_scope(actor.organization_id, using):
         row = _locked(actor, key_id, using)
-        revoke_rows(actor, ApiKey.objects.using(using).filter(id=row.id), using)
+        rows = ApiKey.objects.using(using).filter(id=row.id)
+        revoke_rows(actor, rows, using)
+        return key_info(rows.get())
 
 
 def revoke_rows(actor: Actor, rows: "QuerySet[ApiKey]", using: str) -> None:
@@ -238,6 +243,12 @@ def read_key(actor: Actor, key_id: UUID) -> KeyInfo:
     return key_info(row)
 
 
+def key_made(actor: Actor, issued: IssuedKey) -> KeyInfo:
+    """What is shown of a key to whom it was just made for, who may have no right to read keys."""
+    with tenant_scope(actor.organization_id):
+        return key_info(ApiKey.objects.get(id=issued.key_id))
+
+
 def list_keys(
     actor: Actor,
     kind: KeyKind,
@@ -256,6 +267,23 @@ def list_keys(
         if after is not None:
             rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
         return [key_info(row) for row in rows.order_by("id" if ascending else "-id")[:rows_max]]
+
+
+def key_rules(organization_id: UUID, key_id: UUID) -> KeyRules:
+    """What binds the requests of a key whose secret is not at hand: bulk work.
+
+    An unknown key may use nothing.
+    """
+    with tenant_scope(organization_id):
+        row = (
+            ApiKey.objects.filter(id=key_id)
+            .values_list("allowed_models", "organization__cache_per_project")
+            .first()
+        )
+    if row is None:
+        return KeyRules(frozenset())
+    models, cache_per_project = row
+    return KeyRules(None if models is None else frozenset(models), cache_per_project)
 
 
 def issue_key(

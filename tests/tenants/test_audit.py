@@ -80,7 +80,7 @@ def test_every_act_of_administration_is_in_the_log(acme: Company) -> None:
     facade.update_project(owner, project, limits=MinuteLimits(requests_max=1))
     account = facade.create_service_account(owner, project, "ci").service_account_id
     key = facade.create_key(owner, project, KeySettings("ci"), account)
-    facade.update_key(owner, key.key_id, KeySettings("continuous"))
+    facade.update_key(owner, key.key_id, lambda _: KeySettings("continuous"))
     facade.revoke_key_as(owner, facade.rotate_key(owner, key.key_id).key_id)
     facade.disable_service_account(owner, account)
     facade.close_project(owner, project)

@@ -179,7 +179,7 @@ def test_a_setting_that_cannot_be_is_named(
 def test_a_changed_key_keeps_its_secret(acme: Company) -> None:
     issued = facade.create_key(acme.owner, acme.tenant.project_id, KeySettings(name="wide"))
 
-    info = facade.update_key(acme.owner, issued.key_id, NARROW)
+    info = facade.update_key(acme.owner, issued.key_id, lambda _: NARROW)
 
     assert info.settings == NARROW
     assert facade.authenticate(issued.secret).scopes == NARROW.scopes
@@ -189,7 +189,7 @@ def test_a_stranger_reaches_no_key(acme: Company, globex: Company) -> None:
     key_id = acme.tenant.key_id
     for touch in (
         lambda: facade.read_key(globex.owner, key_id),
-        lambda: facade.update_key(globex.owner, key_id, NARROW),
+        lambda: facade.update_key(globex.owner, key_id, lambda _: NARROW),
         lambda: facade.rotate_key(globex.owner, key_id),
         lambda: facade.revoke_key_as(globex.owner, key_id),
         lambda: facade.create_key(globex.owner, acme.tenant.project_id, NARROW),
@@ -203,7 +203,7 @@ def test_who_may_not_write_keys_makes_changes_and_ends_none(acme: Company) -> No
     viewer = acme.actor(Role.VIEWER)
     for touch in (
         lambda: facade.create_key(viewer, acme.tenant.project_id, NARROW),
-        lambda: facade.update_key(viewer, acme.tenant.key_id, NARROW),
+        lambda: facade.update_key(viewer, acme.tenant.key_id, lambda _: NARROW),
         lambda: facade.rotate_key(viewer, acme.tenant.key_id),
         lambda: facade.revoke_key_as(viewer, acme.tenant.key_id),
     ):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import billing.facade
+import tenants.facade
 from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult
 from billing.contracts import ModelNotFound, ReceiptNotFound, ServiceTier
 from headrace import errors
@@ -152,15 +153,17 @@ async def _run_one(
         )
         return await _on_callers_thread(calls, lambda: on_answer(answer))
 
-    caller = Caller(
-        item.request_id,
-        item.organization_id,
-        item.project_id,
-        item.key_id,
-        ServiceTier.BATCH,
-        limits=None,
-    )
     try:
+        rules = await in_database(tenants.facade.key_rules, item.organization_id, item.key_id)
+        caller = Caller(
+            item.request_id,
+            item.organization_id,
+            item.project_id,
+            item.key_id,
+            ServiceTier.BATCH,
+            limits=None,
+            rules=rules,
+        )
         order = parse_chat_request(item.body)
         if order.choices != 1:  # an item stores one answer
             raise errors.unsupported("n")

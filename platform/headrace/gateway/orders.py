@@ -7,7 +7,7 @@ from uuid import UUID
 from billing.contracts import ServiceTier
 from inference.contracts import SamplingParams
 from inference.tokenizer.prompt import ChatMessage
-from tenants.contracts import KeyIdentity, MinuteLimits
+from tenants.contracts import NO_RULES, KeyIdentity, KeyRules, MinuteLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,7 @@ class Caller:
     key_id: UUID
     tier: ServiceTier
     limits: CallerLimits | None
+    rules: KeyRules = NO_RULES
 
     @classmethod
     def interactive(cls, identity: KeyIdentity, request_id: UUID) -> "Caller":
@@ -99,6 +100,8 @@ class Caller:
             MinuteLimits(
                 requests_max=identity.requests_per_minute_max,
                 tokens_max=identity.tokens_per_minute_max,
+                input_tokens_max=identity.input_tokens_per_minute_max,
+                output_tokens_max=identity.output_tokens_per_minute_max,
                 concurrent_max=identity.concurrent_requests_max,
             ),
             identity.project_limits,
@@ -112,4 +115,5 @@ class Caller:
             identity.key_id,
             ServiceTier.INTERACTIVE,
             limits,
+            identity.rules,
         )

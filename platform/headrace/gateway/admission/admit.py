@@ -55,6 +55,8 @@ async def admit(caller: Caller, order: Order, services: Services, engine: Hello)
     quote = await services.quotes.quote(
         caller.organization_id, caller.project_id, order.model, caller.tier
     )
+    if not caller.rules.allow(quote.offer.public_id):
+        raise errors.model_not_found(order.model)
     if quote.offer.public_id != engine.model:
         raise errors.overloaded("No engine serves this model right now; try again later.")
     if is_long(order):
@@ -138,7 +140,10 @@ def _generation(caller: Caller, order: Order, measured: Measured) -> GenerationR
         prompts=measured.prompts,
         sampling=sampling,
         choices=order.choices,
-        cache_salt=cache_salt(str(caller.organization_id)),
+        cache_salt=cache_salt(
+            str(caller.organization_id),
+            str(caller.project_id) if caller.rules.cache_per_project else None,
+        ),
         priority=Priority.BATCH if batch else Priority.INTERACTIVE,
         fairness_key=caller.organization_id.bytes,
         # Nobody waits for a bulk item, and its lease bounds how long it may take.

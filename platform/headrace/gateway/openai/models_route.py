@@ -65,7 +65,7 @@ def _quote(identity: KeyIdentity, asked: str) -> Quote:
 
 
 def _may_use(identity: KeyIdentity, quote: Quote) -> bool:
-    return identity.models is None or quote.offer.public_id in identity.models
+    return identity.rules.allow(quote.offer.public_id)
 
 
 def _model(name: str, quote: Quote) -> dict[str, Any]:
