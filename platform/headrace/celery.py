@@ -69,3 +69,11 @@ def sweep_holds() -> None:
     report = billing.facade.sweep(settings.HOLD_LAPSE_S, settings.JOURNAL_WAIT_S)
     for request_id in report.voided:
         log.warning("hold voided: no news of its request", request_id=request_id.hex)
+
+
+@app.task(name="headrace.forget_sessions")
+def forget_sessions() -> None:
+    """Deletes sessions that have ended by themselves."""
+    from headrace.sign_in.sessions import forget_ended_sessions
+
+    forget_ended_sessions()

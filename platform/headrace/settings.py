@@ -118,6 +118,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "headrace.sign_in.middleware.PagePolicyMiddleware",
+    "headrace.sign_in.middleware.KnownFaultsMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -395,6 +396,7 @@ CELERY_TASK_ROUTES = {
     "tenants.keep_and_forget": {"queue": "retention"},
 }
 CELERY_BEAT_SCHEDULE = {
+    "forget sessions that ended": {"task": "headrace.forget_sessions", "schedule": 3600},
     "deliver webhooks": {
         "task": "tenants.deliver_webhooks",
         "schedule": OUTBOX_PUMP_S,

@@ -45,6 +45,13 @@ class Door:
         self.cookies.set("csrftoken", "c" * 32, domain="127.0.0.1")
         return self
 
+    @property
+    def session_key(self) -> str:
+        """What the session's cookie holds."""
+        from django.conf import settings
+
+        return self.cookies[settings.SESSION_COOKIE_NAME]
+
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """One request; see httpx.Client.request for the options."""
         return asyncio.run(self._request(method, path, options))

@@ -77,3 +77,16 @@ def totp(secret: str, steps: int = 0) -> str:
     offset = digest[-1] & 0xF
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFFFFFF
     return f"{number % 10**6:06d}"
+
+
+def add_authenticator(door: Door, password: str = PASSWORD) -> tuple[str, list[str]]:
+    """Proves the password again and adds an app: its secret, and the recovery codes shown once."""
+    path = "/accounts/2fa/totp/activate/"
+    submit(door, "/accounts/reauthenticate/", password=password)
+    page = door.get(path)
+    secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
+    assert secret is not None and token is not None
+    answer = door.post(path, data={"code": totp(secret[1]), "csrfmiddlewaretoken": token[1]})
+    assert answer.status_code == 302, answer.text
+    return secret[1], re.findall(r"\b\d{8}\b", door.get(answer.headers["location"]).text)

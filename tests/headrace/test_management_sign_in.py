@@ -10,13 +10,13 @@ from django.db import connections
 from tests.headrace.door import Door
 from tests.headrace.signing_in import (
     PASSWORD,
+    add_authenticator,
     link_in,
     mails_to,
     new_address,
     sign_in,
     sign_up,
     submit,
-    totp,
 )
 
 pytestmark = pytest.mark.usefixtures("django_database")
@@ -109,18 +109,7 @@ def with_second_factor(address: str) -> tuple[str, list[str]]:
     """Adds an authenticator app; its secret and the recovery codes."""
     door = sign_up(address)
     sign_in(door, address)
-    submit(door, "/accounts/reauthenticate/", password=PASSWORD)
-    page = door.get("/accounts/2fa/totp/activate/")
-    secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
-    assert secret is not None
-    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
-    assert token is not None
-    answer = door.post(
-        "/accounts/2fa/totp/activate/",
-        data={"code": totp(secret[1]), "csrfmiddlewaretoken": token[1]},
-    )
-    codes = re.findall(r"\b\d{8}\b", door.get(answer.headers["location"]).text)
-    return secret[1], codes
+    return add_authenticator(door)
 
 
 def test_a_second_factor_is_asked_for_and_its_secret_is_sealed() -> None:

@@ -1,11 +1,14 @@
-"""What every page of ours tells the browser: load nothing from elsewhere, be framed by nobody.
+"""What every page of ours tells the browser, and what a page says when a server behind it is away.
 
-A view that needs more sets the header itself and keeps it. JSON gets the headers too: they cost
-nothing there.
+Load nothing from elsewhere, be framed by nobody. JSON gets the headers too: they cost nothing
+there. Named in settings.
 """
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.deprecation import MiddlewareMixin
+from redis.exceptions import RedisError
+
+from headrace import errors
 
 CONTENT_POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
@@ -28,3 +31,17 @@ class PagePolicyMiddleware(MiddlewareMixin):
             "Permissions-Policy", "camera=(), geolocation=(), microphone=()"
         )
         return response
+
+
+class KnownFaultsMiddleware(MiddlewareMixin):
+    """Renders a typed error of a plain Django view as the REST views do; others stay 500."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> JsonResponse | None:
+        """503 without Redis: nobody may try passwords that nobody counts."""
+        if isinstance(exception, RedisError):
+            known: errors.ApiError | None = errors.overloaded("Sign-in is away; try again shortly.")
+        else:
+            known = errors.from_domain(exception)
+        if known is None:
+            return None
+        return JsonResponse(known.body(), status=known.status, headers=known.headers())
