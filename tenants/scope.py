@@ -32,8 +32,12 @@ _scope: ContextVar[_Scope | None] = ContextVar("tenant_scope", default=None)
 
 
 @contextmanager
-def tenant_scope(organization_id: UUID, using: str = APP_ALIAS) -> Iterator[None]:
+def tenant_scope(
+    organization_id: UUID, using: str = APP_ALIAS, *, one_moment: bool = False
+) -> Iterator[None]:
     """Open a transaction that sees the rows of one organization and of nobody else.
+
+    With `one_moment` all its queries see the database as the first one found it.
 
     Entering the same organization's scope again joins it. Raises ScopeMissing when another
     organization's scope is open, RuntimeError inside any other transaction: the setting is local
@@ -47,6 +51,8 @@ def tenant_scope(organization_id: UUID, using: str = APP_ALIAS) -> Iterator[None
         return
     with transaction.atomic(using=using, durable=True):
         with connections[using].cursor() as cursor:
+            if one_moment:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute(
                 "SELECT set_config('headrace.organization_id', %s, true)", [str(organization_id)]
             )

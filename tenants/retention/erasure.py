@@ -87,9 +87,7 @@ def confirm_erasure(actor: Actor, token: str, slug: str) -> None:
         row = Erasure.objects.select_for_update(no_key=True).filter(token_expires_at__gt=Now())
         found = row.first()
         if found is None or not hmac.compare_digest(bytes(found.token_hash), _hash(token)):
-            raise ErasureNotConfirmed(
-                "token", "The token is wrong or has expired."
-            )
+            raise ErasureNotConfirmed("token", "The token is wrong or has expired.")
         organization = OrganizationRow.objects.get(id=actor.organization_id)
         if not hmac.compare_digest(organization.slug.encode(), slug.encode()):
             raise ErasureNotConfirmed("slug", "Name the organization by its slug.")

@@ -154,11 +154,10 @@ def write_due_export(now: datetime) -> bool:
 def _write(organization_id: UUID, file: IO[bytes]) -> None:
     with (
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        tenant_scope(organization_id),
+        # One moment for all tables: an event without its transaction would look like a fault.
+        tenant_scope(organization_id, one_moment=True),
     ):
         with connections[APP_ALIAS].cursor() as cursor:
-            # One moment for all tables: an event without its transaction would look like a fault.
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute(_COLUMNS)
             tables = cursor.fetchall()
         for table, columns, numeric in tables:

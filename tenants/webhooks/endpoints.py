@@ -45,7 +45,7 @@ def create_webhook_endpoint(
     Raises PermissionDenied, WebhookUrlRefused, EventKindUnknown or TooManyWebhooks.
     """
     actor.require(Permission.WEBHOOKS_WRITE)
-    take_apart(url, loopback_allowed=settings.WEBHOOK_LOOPBACK_ALLOWED)
+    target = take_apart(url, loopback_allowed=settings.WEBHOOK_LOOPBACK_ALLOWED)
     wanted = _known(kinds)
     secret = new_secret()
     with tenant_scope(actor.organization_id):
@@ -60,7 +60,8 @@ def create_webhook_endpoint(
             kinds=wanted,
             secret_sealed=seal(secret.encode(), Purpose.WEBHOOK_SECRET),
         )
-        record_audit(actor, "webhook.created", "webhook", str(row.id), {"url": url})
+        # Only the host: a path is often a secret of the receiver's.
+        record_audit(actor, "webhook.created", "webhook", row.id, {"host": target.host})
     return NewWebhookEndpoint(_shown(row), secret)
 
 
@@ -104,7 +105,7 @@ def change_webhook_endpoint(
             row.disabled_at = None if enabled else (row.disabled_at or timezone.now())
             row.failing_since = None if enabled else row.failing_since
         row.save(update_fields=["url", "kinds", "description", "disabled_at", "failing_since"])
-        record_audit(actor, "webhook.changed", "webhook", str(row.id), {"url": row.url})
+        record_audit(actor, "webhook.changed", "webhook", row.id)
     return _shown(row)
 
 
@@ -122,7 +123,7 @@ def rotate_webhook_secret(actor: Actor, endpoint_id: UUID) -> str:
         row.previous_secret_until = Now() + SECRET_GRACE
         row.secret_sealed = seal(secret.encode(), Purpose.WEBHOOK_SECRET)
         row.save(update_fields=["previous_secret_sealed", "previous_secret_until", "secret_sealed"])
-        record_audit(actor, "webhook.secret_rotated", "webhook", str(row.id))
+        record_audit(actor, "webhook.secret_rotated", "webhook", row.id)
     return secret
 
 
@@ -131,8 +132,8 @@ def delete_webhook_endpoint(actor: Actor, endpoint_id: UUID) -> None:
     actor.require(Permission.WEBHOOKS_WRITE)
     with tenant_scope(actor.organization_id):
         row = _find(Row.objects.select_for_update(), endpoint_id)
-        record_audit(actor, "webhook.deleted", "webhook", str(row.id), {"url": row.url})
         row.delete()
+        record_audit(actor, "webhook.deleted", "webhook", endpoint_id)
 
 
 def _one_at_a_time(organization_id: UUID) -> None:

@@ -1,0 +1,167 @@
+"""An organization is deleted by its owner in two steps; its books and its log stay, nameless."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import IntegrityError, connections
+
+from tenants import facade
+from tenants.contracts import KeyRejected, OrganizationNotFound, PermissionDenied, Role
+from tenants.models import Erasure, User
+from tenants.retention.erasure import erase_due
+from tenants.retention_contracts import ErasureNotConfirmed
+from tests.tenants.people_cast import Company, make_company
+
+
+@pytest.fixture
+def acme(django_database: object) -> Company:
+    """Who leaves."""
+    erased()
+    return make_company("acme")
+
+
+def erased() -> None:
+    """The task has nothing left to do."""
+    while erase_due():
+        pass
+
+
+def leave(company: Company) -> None:
+    """Both steps, and the task."""
+    asked = facade.request_erasure(company.owner)
+    facade.confirm_erasure(company.owner, asked.token, company.tenant.slug)
+    erased()
+
+
+def everything_of(organization_id: UUID) -> str:
+    """All that the database holds of an organization, as text."""
+    found: list[str] = []
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+            " WHERE a.attname = 'organization_id' AND c.relkind IN ('r', 'p')"
+            " AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace"
+            " AND has_table_privilege(c.oid, 'SELECT')"
+        )
+        for (table,) in cursor.fetchall():
+            cursor.execute(
+                f"SELECT to_json(t)::text FROM {table} t WHERE organization_id = %s",
+                [organization_id],
+            )
+            found += [f"{table} {row[0]}" for row in cursor.fetchall()]
+    return "\n".join(found)
+
+
+def test_nothing_happens_before_the_second_step(acme: Company) -> None:
+    facade.request_erasure(acme.owner)
+    erased()
+
+    assert facade.authenticate(acme.tenant.secret).organization_id == acme.tenant.organization_id
+
+
+def test_only_an_owner_deletes_and_only_with_token_and_name(acme: Company) -> None:
+    with pytest.raises(PermissionDenied):
+        facade.request_erasure(acme.actor(Role.ADMIN))
+    asked = facade.request_erasure(acme.owner)
+    with pytest.raises(PermissionDenied):
+        facade.confirm_erasure(acme.actor(Role.ADMIN), asked.token, acme.tenant.slug)
+    for token, slug in (("wrong", acme.tenant.slug), (asked.token, "another")):
+        with pytest.raises(ErasureNotConfirmed):
+            facade.confirm_erasure(acme.owner, token, slug)
+    newer = facade.request_erasure(acme.owner)
+    with pytest.raises(ErasureNotConfirmed):
+        facade.confirm_erasure(acme.owner, asked.token, acme.tenant.slug)
+    Erasure.objects.using("housekeeper").filter(organization_id=acme.tenant.organization_id).update(
+        token_expires_at=datetime.now(UTC)
+    )
+    with pytest.raises(ErasureNotConfirmed):
+        facade.confirm_erasure(acme.owner, newer.token, acme.tenant.slug)
+
+    facade.authenticate(acme.tenant.secret)
+
+
+def test_the_token_of_another_organization_confirms_nothing(acme: Company) -> None:
+    globex = make_company("globex")
+    facade.request_erasure(acme.owner)
+    theirs = facade.request_erasure(globex.owner)
+    with pytest.raises(ErasureNotConfirmed):
+        facade.confirm_erasure(acme.owner, theirs.token, acme.tenant.slug)
+
+
+def test_keys_die_with_the_confirmation(acme: Company) -> None:
+    asked = facade.request_erasure(acme.owner)
+    facade.confirm_erasure(acme.owner, asked.token, acme.tenant.slug)
+
+    with pytest.raises(KeyRejected):
+        facade.authenticate(acme.tenant.secret)
+
+
+def test_names_go_and_the_log_still_verifies(acme: Company) -> None:
+    organization_id = acme.tenant.organization_id
+    facade.create_webhook_endpoint(acme.owner, "https://hooks.example.com/x")
+    facade.invite(acme.owner, "guest@example.org", Role.VIEWER)
+    facade.keep_exchange(organization_id, acme.tenant.project_id, uuid4(), b"p", b"a", 7)
+    entries = facade.verify_audit_chain(organization_id).entries
+    leave(acme)
+
+    left = everything_of(organization_id)
+    for table in ("webhook_endpoint", "exchange", "membership", "mail", "outbox_event"):
+        assert f"tenants_{table} " not in left
+    assert "tenants_audit_log " in left
+    assert "@example.org" not in left
+    verdict = facade.verify_audit_chain(organization_id)
+    assert verdict.fault is None
+    assert verdict.entries > entries
+    with pytest.raises(OrganizationNotFound):
+        _ = acme.owner
+    for person in acme.people.values():
+        user = User.objects.using("housekeeper").get(id=person.user_id)
+        assert person.email != user.email
+        assert (user.display_name, user.is_active, user.has_usable_password()) == ("", False, False)
+
+
+def test_who_belongs_elsewhere_too_stays_a_person(acme: Company) -> None:
+    globex = make_company("globex")
+    guest = acme.people[Role.DEVELOPER]
+    facade.add_member(globex.tenant.organization_id, guest.user_id, Role.VIEWER)
+    leave(acme)
+
+    user = User.objects.using("housekeeper").get(id=guest.user_id)
+    assert (user.email, user.is_active) == (guest.email, True)
+    assert facade.authenticate(globex.tenant.secret)
+
+
+def test_other_packages_forget_too_and_are_asked_again_after_a_failure(acme: Company) -> None:
+    calls: list[tuple[UUID, Sequence[UUID]]] = []
+
+    def fails_once(organization_id: UUID, persons: Sequence[UUID]) -> None:
+        calls.append((organization_id, persons))
+        if len(calls) == 1:
+            raise OSError("away")
+
+    facade.register_eraser("of a test", fails_once)
+    try:
+        with pytest.raises(OSError, match="away"):
+            leave(acme)
+        erased()
+    finally:
+        facade.register_eraser("of a test", lambda *_: None)
+
+    assert [organization_id for organization_id, _ in calls] == [acme.tenant.organization_id] * 2
+    assert set(calls[1][1]) == {person.user_id for person in acme.people.values()}
+    assert "organization.erased" in everything_of(acme.tenant.organization_id)
+
+
+def test_a_confirmed_deletion_is_not_taken_back(acme: Company) -> None:
+    asked = facade.request_erasure(acme.owner)
+    facade.confirm_erasure(acme.owner, asked.token, acme.tenant.slug)
+    for alias in ("default", "housekeeper"):
+        with (
+            pytest.raises(IntegrityError, match="goes on"),
+            facade.tenant_scope(acme.tenant.organization_id, alias),
+        ):
+            Erasure.objects.using(alias).filter(organization_id=acme.tenant.organization_id).update(
+                confirmed_at=None
+            )
