@@ -15,6 +15,8 @@ from billing.catalog.aliases import (
 from billing.catalog.offers import publish_offer, set_offer_life
 from billing.catalog.price_books import publish_book, set_price
 from billing.catalog.price_checks import display as display_price
+from billing.catalog.preview import preview_events, preview_export
+from billing.catalog.price_document import parse_price_document
 from billing.catalog.price_history import price_history
 from billing.catalog.quotes import models_for_sale, quote
 from billing.catalog.repricing import reprice
@@ -106,8 +108,11 @@ __all__ = [
     "open_own_account",
     "parse_decimal",
     "parse_per_million",
+    "parse_price_document",
     "per_million_string",
     "per_token_string",
+    "preview_events",
+    "preview_export",
     "price_history",
     "profile_of",
     "publish_book",

@@ -23,6 +23,7 @@ from billing.contracts import (
     PriceBookInvalid,
     PriceEntry,
     PricesSuspicious,
+    PricesUnchanged,
     PublishedBook,
     ServiceTier,
     TokenClass,
@@ -91,8 +92,8 @@ def publish_book(
 
     A price holds until the next one announced, whenever that was announced; entries that say what
     is in force then anyway add no row. Raises ModelNotFound for an unknown model, PricesSuspicious
-    with what looks odd unless that is accepted, and PriceBookInvalid for a moment in the past, an
-    absurd price, a price twice, or a draft that changes nothing.
+    with what looks odd unless that is accepted, PricesUnchanged for a draft that changes nothing,
+    and PriceBookInvalid for a moment in the past, an absurd price, or a price twice.
     """
     _check(draft, created_by)
     with _shelf(draft, using) as shelf:
@@ -181,7 +182,7 @@ def _publish(
         raise PriceBookInvalid(f"a book takes effect within {AHEAD_MAX.days} days")
     changes = [entry for entry in draft.entries if _changes(shelf, entry, moment)]
     if not changes:
-        raise PriceBookInvalid("these prices are in force then anyway")
+        raise PricesUnchanged("these prices are in force then anyway")
     odd = _warnings(shelf, changes, moment)
     if odd and not accept_warnings:
         raise PricesSuspicious(odd)

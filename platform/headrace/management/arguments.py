@@ -4,8 +4,10 @@ Called by the commands beside it, which act as the housekeeper. Money is parsed 
 integers and never passes a float.
 """
 
+import getpass
 import re
 from argparse import ArgumentTypeError
+from datetime import UTC, datetime
 
 from django.core.management.base import CommandError
 
@@ -21,6 +23,7 @@ LABEL_CHARS_MAX = 120
 GRANT_MAX_PICO = 10**9 * PICO
 """More than that in one grant is a slip of the keyboard."""
 LIMIT_MAX = 2**31 - 1
+DATE_CHARS = len("2027-01-01")
 
 
 def slug(text: str) -> str:
@@ -55,6 +58,27 @@ def limit(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= LIMIT_MAX:
         raise ArgumentTypeError(f"{text!r} is no whole number between 1 and {LIMIT_MAX}")
     return int(text)
+
+
+def moment(text: str) -> datetime:
+    """A date (its first moment in UTC), or a date and time with its offset."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is no date, nor a date and time") from error
+    if read.tzinfo is None:
+        if len(text) > DATE_CHARS:
+            raise ArgumentTypeError(f"{text!r} lacks an offset, as in 2027-01-01T00:00:00Z")
+        read = read.replace(tzinfo=UTC)
+    return read
+
+
+def operators_name() -> str:
+    """Who runs this command, as the operating system knows them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "operator"
 
 
 def organization_named(name: str) -> Organization:
