@@ -19,7 +19,7 @@ from tests.headrace.signing_in import (
     submit,
 )
 
-pytestmark = pytest.mark.usefixtures("django_database")
+pytestmark = pytest.mark.usefixtures("django_database", "quick_hashes")
 
 
 def is_signed_in(door: Door) -> bool:

@@ -20,7 +20,7 @@ from tests.headrace.signing_in import (
 )
 from tests.tenants.cast import make_tenant
 
-pytestmark = pytest.mark.usefixtures("django_database")
+pytestmark = pytest.mark.usefixtures("django_database", "quick_hashes")
 
 
 def member(*organizations: UUID) -> tuple[str, UUID]:
