@@ -15,6 +15,7 @@ from billing.contracts import UsageCounts
 from billing.facade import hold, roll_up, set_daily_tokens, settle
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, make_tenant, used
+from tests.isolation.traces import leave_traces
 
 UNPROTECTED = {
     "django_migrations": "names of migrations, no tenant's data",
@@ -83,6 +84,7 @@ def lived_in(name: str) -> Tenant:
     roll_up()
     settle([used(tenant.held(), UsageCounts(60, 0, 40))])
     tenant.held()
+    leave_traces(tenant.organization_id, tenant.project_id)
     return tenant
 
 
@@ -283,6 +285,19 @@ PLANTED_OFFER = """
                                output_tokens_max)
     VALUES (uuidv7(), 'mine', 'mine', 'me', 1, 1)"""
 WRITES = [
+    "SELECT * FROM tenants_mail",
+    "UPDATE tenants_outbox_event SET kind = 'not.this'",
+    "DELETE FROM tenants_outbox_event",
+    "UPDATE tenants_webhook_delivery SET attempts = 0",
+    "DELETE FROM tenants_webhook_delivery",
+    "UPDATE tenants_webhook_attempt SET status_code = 200",
+    "DELETE FROM tenants_webhook_attempt",
+    "UPDATE tenants_exchange SET truncated = true",
+    "DELETE FROM tenants_exchange",
+    "UPDATE tenants_export SET requested_by = NULL",
+    "UPDATE tenants_export_part SET content = ''",
+    "UPDATE tenants_erasure SET erased_at = now()",
+    "DELETE FROM tenants_erasure",
     PLANTED_TX,
     PLANTED_LEG,
     PLANTED_OFFER,

@@ -1,0 +1,36 @@
+"""A row in each table of events and retention: the isolation tests need something to see."""
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from uuid_utils.compat import uuid7
+
+from tenants import facade
+from tenants.models import WebhookAttempt
+from tenants.retention.exports import write_due_export
+from tenants.retention_contracts import IdempotencyScope
+from tenants.webhooks.fan_out import fan_out
+
+
+def leave_traces(organization_id: UUID, project_id: UUID) -> None:
+    """Events, a webhook with a delivery and an attempt, mail, answers, an export, an erasure."""
+    actor = facade.operator_of(organization_id)
+    made = facade.create_webhook_endpoint(actor, "https://example.com/hook")
+    sent = facade.send_test_event(actor, made.endpoint.endpoint_id)
+    WebhookAttempt.objects.using("housekeeper").create(
+        id=uuid7(),
+        organization_id=organization_id,
+        delivery_id=sent.delivery_id,
+        attempt=1,
+        started_at=datetime.now(UTC),
+        latency_ms=1,
+    )
+    with facade.tenant_scope(organization_id):
+        facade.send_mail_later(organization_id, "someone@example.com", "sign_in", {})
+    place = IdempotencyScope(organization_id, project_id, "/v1/chat/completions", "k")
+    facade.claim_idempotency_key(place, b"h" * 32)
+    facade.keep_exchange(organization_id, project_id, uuid4(), b"prompt", b"answer", 1)
+    facade.request_export(actor)
+    while fan_out() or write_due_export(datetime.now(UTC)):
+        pass
+    facade.request_erasure(actor)
