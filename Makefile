@@ -9,7 +9,7 @@ NO_SERVERS := DATABASE_URL=postgres://nobody@127.0.0.1:9/none \
 	HEADRACE_SECRET_KEY=of-no-use-because-no-request-is-served-here
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo check test test-long test-all bench gpu-check clean
+.PHONY: help up demo check test test-long test-all reconcile bench gpu-check clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-long: $(INSTALLED) ## Run the long tests: kills, restarts, whole houses
 
 test-all: $(INSTALLED) ## Run every test
 	$(RUN) -m pytest
+
+reconcile: $(INSTALLED) ## Check every invariant of the books; exit 1 when one is broken
+	@$(RUN) manage.py reconcile
 
 bench: $(INSTALLED) ## Print the benchmark tables
 	$(RUN) -m benchmarks

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -25,6 +26,7 @@ from billing.usage.rollups import TAG_VALUES_PER_HOUR_MAX
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, at_once, make_tenant, used
 from tests.billing.planted import Planted, planted, uproot
+from tests.billing.test_books import tampered
 from tests.books import rows
 from tests.house import wait_until
 
@@ -293,3 +295,34 @@ def test_tiny_events_sum_exactly(django_database: object, events: int) -> None:
     assert before == after
     assert after is not None
     assert (after.requests, after.charge_pico) == (events, events * 20_000)
+
+
+@pytest.mark.parametrize(
+    ("table", "statement", "finding"),
+    [
+        ("billing_usage_hour", "UPDATE {} SET output_tokens = output_tokens + 1", "hour's usage,"),
+        ("billing_usage_hour", "DELETE FROM {}", "hour's usage,"),
+        ("billing_usage_tag_hour", "UPDATE {} SET requests = requests + 1", "usage of a tag"),
+        ("billing_usage_delta", "DELETE FROM {}", "hour's usage,"),
+        (
+            "billing_usage_delta",
+            "UPDATE {} SET occurred_at = occurred_at + interval '1 s'",
+            "queued usage event does not exist",
+        ),
+    ],
+)
+def test_reconcile_finds_rollups_that_were_tampered_with(
+    acme: Tenant, table: str, statement: str, finding: str
+) -> None:
+    tagged = replace(acme.request(), end_user="ann")
+    hold([tagged])
+    settle([used(tagged, UsageCounts(50, 10, 40))])
+    roll_up()
+    spent(acme, 1)
+    assert reconcile() == []
+
+    with tampered(acme, table, statement.format(table)):
+        findings = reconcile()
+
+    assert any(finding in line for line in findings), findings
+    assert reconcile() == []
