@@ -43,6 +43,8 @@ async def rest(scope: Scope, receive: Receive, send: Send) -> None:
     started = False
     request_id = new_request_id()
     scope["headrace.request_id"] = request_id
+    if settings.IS_SECURE:  # TLS ends at a proxy, which alone can reach us
+        scope["scheme"] = "https"
     naming_send = with_request_id(send, request_id)
 
     patience = asyncio.timeout(settings.REST_ANSWER_MAX_S)

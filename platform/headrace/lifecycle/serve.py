@@ -60,6 +60,7 @@ def main() -> None:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,  # HEADRACE_TRUSTED_PROXIES says whom to believe, at every door
         ws="websockets-sansio",
         ws_max_size=settings.WEBSOCKET_MESSAGE_BYTES_MAX,
         lifespan="on",
