@@ -7,6 +7,8 @@ time to pay are the operator's. Called by the views (app) and the operator's com
 import re
 from uuid import UUID
 
+from django.db import connections
+
 from billing.contracts import BillingSettings, RechargeSettings
 from billing.credit.topups import CENT_PICO, TOP_UP_MAX_PICO, TOP_UP_MIN_PICO
 from billing.models import BillingSettingsRow
@@ -109,13 +111,13 @@ def _row(organization_id: UUID, using: str) -> BillingSettingsRow | None:
 
 
 def _save(actor: Actor, action: str, values: dict[str, int | bool | str | None]) -> None:
-    with tenant_scope(actor.organization_id):
-        BillingSettingsRow.objects.bulk_create(
-            [BillingSettingsRow(organization_id=actor.organization_id, **values)],
-            update_conflicts=True,
-            unique_fields=["organization_id"],
-            update_fields=[*values],
+    with tenant_scope(actor.organization_id), connections["default"].cursor() as cursor:
+        # Not by the ORM, which names every column: the app may not write those of tax.
+        cursor.execute(
+            "INSERT INTO billing_settings (organization_id) VALUES (%s) ON CONFLICT DO NOTHING",
+            [actor.organization_id],
         )
+        BillingSettingsRow.objects.filter(organization_id=actor.organization_id).update(**values)
         record_audit(
             actor,
             action,

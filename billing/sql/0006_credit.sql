@@ -39,8 +39,7 @@ GRANT SELECT ON billing_credit_grant, billing_grant_burn, billing_top_up, billin
 -- The app begins a top-up and says which payment is its; only the functions below complete one.
 GRANT INSERT (id, organization_id, amount_pico, currency, idempotency_key),
     UPDATE (payment_reference) ON billing_top_up TO headrace_app, headrace_housekeeper;
-GRANT INSERT (organization_id, low_balance_pico, recharge_is_enabled, recharge_threshold_pico,
-        recharge_amount_pico, recharge_month_max_pico, group_lines_by),
+GRANT INSERT (organization_id),
     UPDATE (low_balance_pico, recharge_is_enabled, recharge_threshold_pico,
         recharge_amount_pico, recharge_month_max_pico, group_lines_by)
     ON billing_settings TO headrace_app;
