@@ -4,7 +4,8 @@ The headrace rooms call it with a tenant that they have authenticated; the gatew
 before it settles a finish that nobody waits for.
 """
 
+from batch_jobs.erasure import forget_jobs
 from batch_jobs.jobs import create_summary_job, read_items, read_job
 from batch_jobs.leases import forfeit
 
-__all__ = ["create_summary_job", "forfeit", "read_items", "read_job"]
+__all__ = ["create_summary_job", "forfeit", "forget_jobs", "read_items", "read_job"]

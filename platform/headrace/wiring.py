@@ -12,11 +12,16 @@ class HeadraceConfig(AppConfig):
     def ready(self) -> None:
         """Connects batch jobs to the gateway's pipeline and to the broker."""
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
+        from batch_jobs.facade import forget_jobs
         from batch_jobs.ports import provide_completion_port
         from billing.facade import connect_stripe
         from headrace.gateway.batch_port import batch_port
         from headrace.sign_in.audit import connect
+        from headrace.sign_in.erasing import forget_people
+        from tenants.facade import register_eraser
 
         provide_completion_port(batch_port)
+        register_eraser("bulk work", forget_jobs)
+        register_eraser("sign-in", forget_people)
         connect_stripe()
         connect()

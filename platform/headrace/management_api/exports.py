@@ -96,6 +96,7 @@ class ExportsView(TenantView):
     @extend_schema(request=None, responses={202: ExportShown})
     def post(self, request: Request, organization_id: UUID) -> Response:
         """Have an export written; 409 while another one is. An event tells when it is ready."""
+        self.body(Body)
         return Response(render_export(tenants.facade.request_export(self.actor)), status=202)
 
 
