@@ -63,7 +63,7 @@ class SessionAuthentication(authentication.SessionAuthentication):
     A request that brings a key is never taken for the person whose cookie it carries.
     """
 
-    def authenticate(self, request: Request) -> tuple[SessionUser, None] | None:  # type: ignore[override]  # the person, not the row
+    def authenticate(self, request: Request) -> tuple[SessionUser, None] | None:
         """None without a session; raises ApiError 403 without the CSRF token."""
         if "authorization" in request.headers or "x-api-key" in request.headers:
             return None

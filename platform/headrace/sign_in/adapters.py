@@ -21,7 +21,7 @@ import tenants.facade
 from headrace.request_origin import address_of
 
 
-class AccountAdapter(DefaultAccountAdapter):
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
     """Accounts of people, who sign in by e-mail address."""
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return address_of(request) or "none"
 
 
-class SecondFactorAdapter(DefaultMFAAdapter):
+class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types
     """TOTP secrets and seeds of recovery codes, unreadable in the database alone."""
 
     def encrypt(self, text: str) -> str:
