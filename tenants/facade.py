@@ -87,6 +87,7 @@ from tenants.retention.exports import (
 from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
 from tenants.service_accounts import (
     create_service_account,
+    create_service_account_with_key,
     disable_service_account,
     list_service_accounts,
     read_service_account,
@@ -133,6 +134,7 @@ __all__ = [
     "create_organization",
     "create_project",
     "create_service_account",
+    "create_service_account_with_key",
     "create_webhook_endpoint",
     "delete_webhook_endpoint",
     "disable_service_account",

@@ -258,11 +258,15 @@ def list_keys(
     after: UUID | None = None,
     ascending: bool = False,
 ) -> list[KeyInfo]:
-    """Keys of a kind, of one project if asked, newest first unless `ascending`."""
+    """Keys of a kind, of one project if asked, newest first unless `ascending`.
+
+    Raises TenantObjectNotFound for a project that is not here.
+    """
     actor.require(Permission.KEYS_READ)
     with tenant_scope(actor.organization_id):
         rows = ApiKey.objects.filter(kind=kind.value)
         if project_id is not None:
+            require_project_here(project_id)
             rows = rows.filter(project_id=project_id)
         if after is not None:
             rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
@@ -373,6 +377,12 @@ def _require_room(actor: Actor, using: str) -> None:
     )
     if keys.count() >= KEYS_MAX:
         raise TenantConflict(f"there are {KEYS_MAX} keys already: revoke some")
+
+
+def require_project_here(project_id: UUID) -> None:
+    """Inside a scope: raises TenantObjectNotFound where the organization has no such project."""
+    if not Project.objects.filter(id=project_id).exists():
+        raise TenantObjectNotFound("no such project")
 
 
 def _require_project(project_id: UUID, using: str) -> None:

@@ -12,11 +12,14 @@ from tenants.audit import record_audit
 from tenants.contracts import (
     ROWS_MAX,
     Actor,
+    IssuedKey,
+    KeySettings,
     Permission,
     ServiceAccount,
     TenantConflict,
     TenantObjectNotFound,
 )
+from tenants.key_lifecycle import create_key, require_project_here
 from tenants.key_settings import checked_name
 from tenants.models import Project, ServiceAccountRow
 from tenants.scope import tenant_scope
@@ -52,6 +55,15 @@ def create_service_account(actor: Actor, project_id: UUID, name: str) -> Service
         return _service_account(row)
 
 
+def create_service_account_with_key(
+    actor: Actor, project_id: UUID, settings: KeySettings
+) -> tuple[ServiceAccount, IssuedKey]:
+    """An account and its first key, or neither; raises what either raises."""
+    with tenant_scope(actor.organization_id):
+        account = create_service_account(actor, project_id, settings.name)
+        return account, create_key(actor, project_id, settings, account.service_account_id)
+
+
 def list_service_accounts(
     actor: Actor,
     project_id: UUID | None = None,
@@ -60,11 +72,15 @@ def list_service_accounts(
     after: UUID | None = None,
     ascending: bool = False,
 ) -> list[ServiceAccount]:
-    """Accounts, of one project if asked, newest first unless `ascending`."""
+    """Accounts, of one project if asked, newest first unless `ascending`.
+
+    Raises TenantObjectNotFound for a project that is not here.
+    """
     actor.require(Permission.KEYS_READ)
     with tenant_scope(actor.organization_id):
         rows = ServiceAccountRow.objects.all()
         if project_id is not None:
+            require_project_here(project_id)
             rows = rows.filter(project_id=project_id)
         if after is not None:
             rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
