@@ -13,9 +13,9 @@ from billing.catalog.aliases import (
     update_alias,
 )
 from billing.catalog.offers import publish_offer, set_offer_life
+from billing.catalog.preview import preview_events, preview_export
 from billing.catalog.price_books import publish_book, set_price
 from billing.catalog.price_checks import display as display_price
-from billing.catalog.preview import preview_events, preview_export
 from billing.catalog.price_document import parse_price_document
 from billing.catalog.price_history import price_history
 from billing.catalog.quotes import models_for_sale, quote
@@ -41,6 +41,7 @@ from billing.credit.topups import (
 )
 from billing.holds import hold, renew, settle, void
 from billing.invoices.closing import close_due
+from billing.invoices.pdf import invoice_pdf
 from billing.invoices.profiles import forget_addresses, profile_of, save_profile
 from billing.invoices.reading import invoice, invoices
 from billing.invoices.receivables import credit_note, record_payment
@@ -99,6 +100,7 @@ __all__ = [
     "grant_credit",
     "hold",
     "invoice",
+    "invoice_pdf",
     "invoices",
     "keep_out_of_stripe",
     "lift_quota",

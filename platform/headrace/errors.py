@@ -306,6 +306,11 @@ def overloaded(message: str) -> ApiError:
     )
 
 
+def payments_unavailable() -> ApiError:
+    """503: nobody here takes payments now; nothing was charged."""
+    return ApiError(503, "Payments cannot be taken now.", type="server_error", code="unavailable")
+
+
 def engine_failed(message: str = "The engine failed while computing this request.") -> ApiError:
     """500: our fault; only what the client already received is charged."""
     return ApiError(500, message, type="server_error", code="engine_error", should_retry=True)
@@ -325,6 +330,13 @@ def from_domain(error: Exception) -> ApiError | None:
             return _from_tenants(error)
         case DatabaseError() | InterfaceError():
             return overloaded("The database is away; try again shortly.")
+        case billing.contracts.BillingError():
+            return _from_billing(error)
+    return None
+
+
+def _from_billing(error: billing.contracts.BillingError) -> ApiError | None:
+    match error:
         case billing.contracts.UsageTooWide():
             return invalid(str(error), "group_by")
         case billing.contracts.ReceiptNotFound():
@@ -335,6 +347,19 @@ def from_domain(error: Exception) -> ApiError | None:
             return ApiError(409, str(error), code="already_exists", param="name")
         case billing.contracts.AliasInvalid():
             return invalid(f"'{error.param}': {error}.", error.param)
+    return _from_payments(error)
+
+
+def _from_payments(error: billing.contracts.BillingError) -> ApiError | None:
+    match error:
+        case billing.contracts.AccountMissing():
+            return ApiError(404, "This organization has no account.")
+        case billing.contracts.TopUpNotFound() | billing.contracts.InvoiceNotFound():
+            return ApiError(404, "No such object.")
+        case billing.contracts.TopUpConflict():
+            return idempotency_body_differs()
+        case billing.contracts.TopUpUnavailable():
+            return payments_unavailable()
         case billing.contracts.StripeSignatureInvalid():
             return invalid("The signature is not valid.", None, code="invalid_signature")
         case billing.contracts.StripeEventInvalid():

@@ -425,6 +425,25 @@ CELERY_BEAT_SCHEDULE = {
     },
 }
 
+# --- money ---------------------------------------------------------------------------------------
+INVOICE_ISSUER = os.environ.get("HEADRACE_INVOICE_ISSUER", "Headrace").replace("\\n", "\n")
+"""Who invoices are from, in lines of text."""
+CREDIT_TEND_S = _integer("HEADRACE_CREDIT_TEND_S", 60)
+"""How often credit that begins or ends is looked for, balances are watched and recharged."""
+INVOICE_CLOSE_S = _integer("HEADRACE_INVOICE_CLOSE_S", 3600)
+CELERY_BEAT_SCHEDULE |= {
+    "tend credit": {
+        "task": "billing.tend_credit",
+        "schedule": CREDIT_TEND_S,
+        "options": {"expires": CREDIT_TEND_S},
+    },
+    "close periods": {
+        "task": "billing.close_periods",
+        "schedule": INVOICE_CLOSE_S,
+        "options": {"expires": INVOICE_CLOSE_S},
+    },
+}
+
 # --- metrics of a worker, which has no web port --------------------------------------------------
 WORKER_METRICS_PORT = _integer("HEADRACE_WORKER_METRICS_PORT", 0)
 """Loopback port on which the worker answers /metrics; 0 for none."""

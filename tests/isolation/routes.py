@@ -17,15 +17,19 @@ The body of an act may be a function of the side and the arguments that `own` ma
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
+from django.db import connections
 from uuid_utils.compat import uuid7
 
 import billing.facade
 import tenants.facade
 from billing.contracts import HoldRequest, ServiceTier, UsageCounts
+from billing.invoices.closing import close_period
+from billing.invoices.periods import month_of
 from headrace.gateway.request_ids import public_request_id
 from tenants.contracts import KeySettings, Permission, Role
 from tenants.facade import keep_exchange

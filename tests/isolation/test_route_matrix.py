@@ -83,6 +83,7 @@ def send(
     path = url(route, arguments) + (f"?{act.query}" if act.query else "")
     if body is not None:
         options["json"] = body
+    options["headers"] = {**act.headers, **options.get("headers", {})}
     return caller.request(method, path, **options)
 
 
