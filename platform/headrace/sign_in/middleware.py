@@ -4,6 +4,7 @@ Load nothing from elsewhere, be framed by nobody. JSON gets the headers too: the
 there. Named in settings.
 """
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.utils.deprecation import MiddlewareMixin
 from redis.exceptions import RedisError
@@ -12,8 +13,10 @@ from headrace import errors
 
 CONTENT_POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none';"
-    " form-action 'self'; frame-ancestors 'none'"
+    " frame-ancestors 'none'; form-action 'self'"
 )
+TO_PROVIDERS = " https:"
+"""Browsers hold the redirect after a form to its policy: where providers are, theirs are let in."""
 
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=()"
 
@@ -25,7 +28,9 @@ class PagePolicyMiddleware(MiddlewareMixin):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         """Keeps what a view has set."""
-        response.headers.setdefault("Content-Security-Policy", CONTENT_POLICY)
+        has_providers = any(one["APPS"] for one in settings.SOCIALACCOUNT_PROVIDERS.values())
+        policy = CONTENT_POLICY + (TO_PROVIDERS if has_providers else "")
+        response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Frame-Options", "DENY")
         response.headers.setdefault(
             "Permissions-Policy", "camera=(), geolocation=(), microphone=()"
