@@ -71,5 +71,5 @@ def _sealed(text: bytes) -> bytes:
     return seal(zlib.compress(text[:TEXT_BYTES_MAX]), Purpose.EXCHANGE)
 
 
-def _text(sealed: bytes) -> str:
+def _text(sealed: bytes | memoryview) -> str:
     return zlib.decompress(unseal(sealed, Purpose.EXCHANGE)).decode("utf-8", "replace")

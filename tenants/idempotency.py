@@ -9,7 +9,6 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
 from django.db import connections
@@ -26,7 +25,7 @@ from tenants.retention_contracts import (
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.sealing import Purpose, seal, unseal
 
-KEPT = timedelta(hours=24)
+KEPT_S = 24 * 3600
 LEASE_S = 60
 """How long a key stays taken after its process died."""
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
@@ -37,7 +36,7 @@ _CLAIM = """
            (id, organization_id, scope_id, endpoint, key, body_hash, claim, lease_expires_at,
             headers, expires_at)
     VALUES (%(claim)s, %(organization)s, %(scope)s, %(endpoint)s, %(key)s, %(hash)s, %(claim)s,
-            now() + %(lease)s, '[]', now() + %(kept)s)
+            now() + make_interval(secs => %(lease)s), '[]', now() + make_interval(secs => %(kept)s))
     ON CONFLICT (organization_id, scope_id, endpoint, key) DO UPDATE
        SET claim = excluded.claim, body_hash = excluded.body_hash,
            lease_expires_at = excluded.lease_expires_at, status = NULL, headers = '[]',
@@ -73,8 +72,8 @@ def claim_idempotency_key(
                 "endpoint": scope.endpoint,
                 "key": scope.key,
                 "hash": body_hash,
-                "lease": timedelta(seconds=LEASE_S),
-                "kept": KEPT,
+                "lease": LEASE_S,
+                "kept": KEPT_S,
             },
         )
         if cursor.fetchone() is not None:
@@ -95,13 +94,13 @@ def claim_idempotency_key(
 
 def renew_idempotency_claim(claim: IdempotencyClaim) -> None:
     """Keep the key for another LEASE_S; raises IdempotencyLost when another process took it."""
-    _change(claim, "lease_expires_at = now() + %s", [timedelta(seconds=LEASE_S)])
+    _change(claim, "lease_expires_at = now() + make_interval(secs => %s)", [LEASE_S])
 
 
 def store_idempotent_answer(
     claim: IdempotencyClaim, status: int, headers: Sequence[tuple[str, str]], body: bytes | None
 ) -> None:
-    """What every repetition is told from now on, for KEPT; raises IdempotencyLost.
+    """What every repetition is told from now on, for KEPT_S; raises IdempotencyLost.
 
     `body` None, or one beyond ANSWER_BYTES_MAX, is remembered as too large.
     """
@@ -121,7 +120,9 @@ def free_idempotency_key(claim: IdempotencyClaim) -> None:
         IdempotentRequest.objects.filter(claim=claim.claim, status=None).delete()
 
 
-def _change(claim: IdempotencyClaim, assignment: str, values: Sequence[object]) -> None:
+def _change(
+    claim: IdempotencyClaim, assignment: str, values: Sequence[int | str | bytes | None]
+) -> None:
     scope = claim.scope
     with tenant_scope(scope.organization_id), connections[APP_ALIAS].cursor() as cursor:
         cursor.execute(

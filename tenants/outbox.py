@@ -4,11 +4,11 @@ Never calls out: a worker's task (`tenants.tasks`) fans events out, posts and ma
 whoever changes something that a tenant wants to hear of.
 """
 
+import json
 from collections.abc import Mapping
 from uuid import UUID
 
 from django.db import connections
-from psycopg.types.json import Jsonb
 
 from tenants.event_kinds import event_kinds
 from tenants.scope import APP_ALIAS, require_scope
@@ -26,6 +26,8 @@ def emit(
         raise ValueError(f"{kind!r} is not a registered event kind")
     require_scope(using)
     with connections[using].cursor() as cursor:
-        cursor.execute("SELECT tenants_emit(%s, %s, %s)", [organization_id, kind, Jsonb(data)])
+        cursor.execute(
+            "SELECT tenants_emit(%s, %s, %s::jsonb)", [organization_id, kind, json.dumps(data)]
+        )
         event_id: UUID = cursor.fetchone()[0]
     return event_id

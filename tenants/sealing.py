@@ -31,7 +31,7 @@ def seal(value: bytes, purpose: Purpose) -> bytes:
     return _fernet(purpose).encrypt(value)
 
 
-def unseal(sealed: bytes, purpose: Purpose) -> bytes:
+def unseal(sealed: bytes | memoryview, purpose: Purpose) -> bytes:
     """The value; raises SealBroken when it was sealed otherwise, or altered."""
     try:
         return _fernet(purpose).decrypt(bytes(sealed))

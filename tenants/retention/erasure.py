@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.contrib.auth.hashers import make_password
@@ -24,7 +24,7 @@ from tenants.retention_contracts import ErasureNotConfirmed, ErasureRequest
 from tenants.scope import APP_ALIAS, tenant_scope
 
 HOUSEKEEPER_ALIAS = "housekeeper"
-CONFIRM_WITHIN = timedelta(hours=1)
+CONFIRM_WITHIN_S = 3600
 TOKEN_BYTES = 32
 
 Eraser = Callable[[UUID, Sequence[UUID]], None]
@@ -60,7 +60,8 @@ def request_erasure(actor: Actor) -> ErasureRequest:
         cursor.execute(
             "INSERT INTO tenants_erasure"
             " (organization_id, asked_by, token_hash, token_expires_at)"
-            " VALUES (%(organization)s, %(actor)s, %(hash)s, now() + %(within)s)"
+            " VALUES (%(organization)s, %(actor)s, %(hash)s,"
+            "         now() + make_interval(secs => %(within)s))"
             " ON CONFLICT (organization_id) DO UPDATE SET asked_by = excluded.asked_by,"
             " asked_at = now(), token_hash = excluded.token_hash,"
             " token_expires_at = excluded.token_expires_at"
@@ -69,7 +70,7 @@ def request_erasure(actor: Actor) -> ErasureRequest:
                 "organization": actor.organization_id,
                 "actor": actor.actor_id,
                 "hash": _hash(token),
-                "within": CONFIRM_WITHIN,
+                "within": CONFIRM_WITHIN_S,
             },
         )
         expires_at: datetime = cursor.fetchone()[0]

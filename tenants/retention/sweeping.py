@@ -4,24 +4,23 @@ Works in bounded pieces, so that no lock is held for long; what is over its time
 the meantime either. Called by the sweep task, as the housekeeper.
 """
 
-from datetime import timedelta
-
 from django.db import connections
 
 HOUSEKEEPER_ALIAS = "housekeeper"
 PIECE_MAX = 1_000
 PIECES_MAX = 100
 """Of one table in one sweep."""
-EVENTS_KEPT = timedelta(days=30)
-MAIL_KEPT = timedelta(days=30)
+EVENTS_KEPT_DAYS = 30
+MAIL_KEPT_DAYS = 30
 
 _OVER = {
     "tenants_idempotent_request": "expires_at <= now()",
     "tenants_exchange": "expires_at <= now() OR EXISTS (SELECT FROM tenants_organization o"
     " WHERE o.id = organization_id AND o.prompts_kept_days IS NULL)",
     "tenants_export": "expires_at <= now()",
-    "tenants_outbox_event": "created_at <= now() - %(events)s AND fanned_out_at IS NOT NULL",
-    "tenants_mail": "created_at <= now() - %(mail)s"
+    "tenants_outbox_event": "created_at <= now() - make_interval(days => %(events)s)"
+    " AND fanned_out_at IS NOT NULL",
+    "tenants_mail": "created_at <= now() - make_interval(days => %(mail)s)"
     " AND (sent_at IS NOT NULL OR failed_at IS NOT NULL)",
 }
 """An organization that keeps prompts no more has those it kept forgotten too."""
@@ -39,7 +38,7 @@ def _sweep(table: str, over: str) -> int:
             cursor.execute(
                 f"DELETE FROM {table} WHERE id IN"  # noqa: S608 - our own text
                 f" (SELECT id FROM {table} WHERE {over} LIMIT %(most)s FOR UPDATE SKIP LOCKED)",
-                {"most": PIECE_MAX, "events": EVENTS_KEPT, "mail": MAIL_KEPT},
+                {"most": PIECE_MAX, "events": EVENTS_KEPT_DAYS, "mail": MAIL_KEPT_DAYS},
             )
             swept += cursor.rowcount
             if cursor.rowcount < PIECE_MAX:

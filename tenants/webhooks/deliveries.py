@@ -129,10 +129,8 @@ def _claim(now: datetime) -> Sequence[_Claim]:
             },
         )
         return [
-            _Claim(
-                *row[:8], json.loads(row[8]) if isinstance(row[8], str) else row[8], row[9], lease
-            )
-            for row in cursor.fetchall()
+            _Claim(*ids, json.loads(data), at, lease)  # type: ignore[call-arg]  # eight of them
+            for *ids, data, at in cursor.fetchall()
         ]
 
 

@@ -141,17 +141,6 @@ def test_a_prompt_beyond_the_context_is_a_400(house: LiveHouse, acme: Tenant) ->
     assert error_of(post(house, acme, body)) == (400, "context_length_exceeded", "messages")
 
 
-def test_an_idempotency_key_is_not_silently_ignored(house: LiveHouse, acme: Tenant) -> None:
-    with house.http(acme.secret) as client:
-        answer = client.post(
-            "/v1/chat/completions",
-            json={"model": house.model, "messages": HELLO},
-            headers={"Idempotency-Key": "once"},
-        )
-
-    assert error_of(answer) == (400, "unsupported_parameter", "Idempotency-Key")
-
-
 def test_an_unknown_model_is_a_404(house: LiveHouse, acme: Tenant) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         house.client(acme.secret).chat.completions.create(model="gpt-9", messages=HELLO)

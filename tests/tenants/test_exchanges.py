@@ -1,6 +1,6 @@
 """Prompts are kept for those who ask for it, sealed, for as long as they say, for who may read."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
@@ -10,7 +10,7 @@ from tenants import facade
 from tenants.contracts import PermissionDenied, Role
 from tenants.exchanges import TEXT_BYTES_MAX
 from tenants.models import Exchange, IdempotentRequest, Mail, OutboxEvent
-from tenants.retention.sweeping import EVENTS_KEPT, MAIL_KEPT, sweep_retention
+from tenants.retention.sweeping import EVENTS_KEPT_DAYS, MAIL_KEPT_DAYS, sweep_retention
 from tenants.retention_contracts import ExchangeNotFound, IdempotencyScope
 from tests.tenants.people_cast import Company, make_company
 
@@ -116,10 +116,10 @@ def test_old_events_mail_and_answers_are_swept_and_what_waits_is_not(acme: Compa
             for _ in range(2)
         ]
     events = OutboxEvent.objects.using("housekeeper")
-    events.filter(id__in=[told, waiting]).update(created_at=now - EVENTS_KEPT)
+    events.filter(id__in=[told, waiting]).update(created_at=now - timedelta(days=EVENTS_KEPT_DAYS))
     events.filter(id=told).update(fanned_out_at=now)
     posted = Mail.objects.using("housekeeper")
-    posted.filter(id__in=mails).update(created_at=now - MAIL_KEPT)
+    posted.filter(id__in=mails).update(created_at=now - timedelta(days=MAIL_KEPT_DAYS))
     posted.filter(id=mails[0]).update(sent_at=now)
     answers = IdempotentRequest.objects.using("housekeeper").filter(organization_id=organization_id)
     sweep_retention()

@@ -44,7 +44,7 @@ class ExportPage(serializers.Serializer[Any]):
     """A page of exports."""
 
     object = serializers.ChoiceField(["list"])
-    data = ExportShown(many=True)
+    data = ExportShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)
     has_more = serializers.BooleanField()

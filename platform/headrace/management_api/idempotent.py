@@ -23,7 +23,6 @@ from tenants.retention_contracts import IdempotencyScope, StoredAnswer
 
 Params = ParamSpec("Params")
 View = TypeVar("View", bound=ActingView)
-Post = Callable[Concatenate[View, Request, Params], Response]
 
 
 def idempotency_key(request: Request) -> str:
@@ -34,7 +33,9 @@ def idempotency_key(request: Request) -> str:
     return checked_key(key)
 
 
-def idempotent(post: Post[View, Params]) -> Post[View, Params]:
+def idempotent(
+    post: Callable[Concatenate[View, Request, Params], Response],
+) -> Callable[Concatenate[View, Request, Params], Response]:
     """Runs `post` once per key, organization and path, and tells its answer again for a day.
 
     Raises ApiError 400 without a key, 409 while the first runs, 422 for another body.
@@ -61,7 +62,7 @@ def idempotent(post: Post[View, Params]) -> Post[View, Params]:
             if not stored:
                 tenants.facade.free_idempotency_key(found)
 
-    return once
+    return once  # type: ignore[return-value]  # a method is called with its view first
 
 
 def _replayed(answer: StoredAnswer) -> Response:

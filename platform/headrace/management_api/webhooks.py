@@ -101,7 +101,7 @@ class DeliveryPage(serializers.Serializer[Any]):
     """A page of deliveries, without their attempts."""
 
     object = serializers.CharField()
-    data = DeliveryShown(many=True)
+    data = DeliveryShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)
     has_more = serializers.BooleanField()
@@ -111,7 +111,7 @@ class WebhookList(serializers.Serializer[Any]):
     """All endpoints of the organization."""
 
     object = serializers.CharField()
-    data = WebhookShown(many=True)
+    data = WebhookShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)
     has_more = serializers.BooleanField()
@@ -129,7 +129,7 @@ class EventKindList(serializers.Serializer[Any]):
     """All kinds there are."""
 
     object = serializers.CharField()
-    data = EventKindShown(many=True)
+    data = EventKindShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 _READ_AND_WRITE = {"GET": Permission.WEBHOOKS_READ, "POST": Permission.WEBHOOKS_WRITE}
