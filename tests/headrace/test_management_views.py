@@ -53,7 +53,20 @@ class ThingsView(TenantView):
         return Response({**body, "actor": self.actor.kind, **money(1500)}, status=201)
 
 
-urlpatterns = [path("api/v1/organizations/<uuid:organization_id>/things", ThingsView.as_view())]
+class BrokenView(TenantView):
+    """A fault of ours."""
+
+    permissions = {"GET": Permission.PROJECTS_READ}
+
+    def get(self, request: Request, **_: object) -> Response:
+        """Fails with something nobody outside may read."""
+        raise RuntimeError("engine.internal.example said no")
+
+
+urlpatterns = [
+    path("api/v1/organizations/<uuid:organization_id>/things", ThingsView.as_view()),
+    path("api/v1/organizations/<uuid:organization_id>/broken", BrokenView.as_view()),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -242,3 +255,12 @@ def test_no_page_of_another_site_may_read_us(acme: Tenant) -> None:
     answer = owner_of(acme).get(things(acme), headers={"origin": "https://elsewhere.example"})
 
     assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_a_fault_of_ours_is_told_without_a_word_of_it(acme: Tenant) -> None:
+    answer = owner_of(acme).get(things(acme).replace("things", "broken"))
+
+    assert error_of(answer) == (500, "engine_error", None)
+    assert answer.headers["x-request-id"].startswith("req_")
+    assert "internal" not in answer.text.replace("Internal error.", "")
+    assert "Traceback" not in answer.text
