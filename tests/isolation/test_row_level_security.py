@@ -11,11 +11,12 @@ import pytest
 from django.db import DataError, IntegrityError, ProgrammingError, connections, transaction
 from psycopg import sql
 
-from billing.contracts import UsageCounts
+from billing.contracts import PICO, UsageCounts
 from billing.facade import hold, roll_up, set_daily_tokens, settle
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, make_tenant, used
-from tests.isolation.traces import leave_traces
+from tests.isolation.bills import leave_a_bill
+from tests.isolation.traces import leave_prices, leave_traces
 
 UNPROTECTED = {
     "django_migrations": "names of migrations, no tenant's data",
@@ -75,8 +76,8 @@ def globex(django_database: object) -> Tenant:
 
 
 def lived_in(name: str) -> Tenant:
-    """A tenant with settled requests, one of them rolled up, an open one, and a quota."""
-    tenant = make_tenant(name)
+    """A tenant with settled requests, one of them rolled up, an open one, a quota and a bill."""
+    tenant = make_tenant(name, credit_pico=50, floor_pico=-PICO)
     set_daily_tokens(tenant.organization_id, 1_000_000)
     tagged = replace(tenant.request(), end_user="ann")
     hold([tagged])
@@ -85,6 +86,8 @@ def lived_in(name: str) -> Tenant:
     settle([used(tenant.held(), UsageCounts(60, 0, 40))])
     tenant.held()
     leave_traces(tenant.organization_id, tenant.project_id)
+    leave_prices(tenant.organization_id)
+    leave_a_bill(tenant)
     return tenant
 
 
@@ -315,6 +318,15 @@ WRITES = [
     "SELECT billing_roll_up(1, 1)",
     "UPDATE billing_price SET price_micros_per_mtok = 0",
     "DELETE FROM billing_price",
+    "UPDATE billing_price_book SET note = ''",
+    "UPDATE billing_tenant_price SET price_micros_per_mtok = 0",
+    "UPDATE billing_tenant_price_book SET effective_at = now()",
+    "DELETE FROM billing_tenant_price",
+    "INSERT INTO billing_tenant_price_book (id) VALUES (uuidv7())",
+    "UPDATE billing_correction SET charged_pico = 0",
+    "DELETE FROM billing_correction",
+    "UPDATE billing_alias SET organization_id = organization_id",
+    "SELECT billing_correct_events(tenants_current(), uuidv7(), 'm', now(), now(), 1, 'r', 'a')",
     "UPDATE billing_hold SET state = 'voided'",
     "DELETE FROM billing_hold",
     "UPDATE billing_quota_policy SET limit_amount = 0",
@@ -322,6 +334,17 @@ WRITES = [
     "UPDATE tenants_organization SET requests_per_minute_max = 1000000",
     "UPDATE tenants_api_key SET secret_hash = secret_hash",
     "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",
+    "SELECT billing_tend_credit(tenants_current(), now())",
+    "SELECT billing_complete_top_up('', NULL, 1)",
+    "SELECT billing_pay_invoice(tenants_current(), NULL, 1, '')",
+    "UPDATE billing_credit_grant SET remaining_pico = amount_pico",
+    "DELETE FROM billing_grant_burn",
+    "UPDATE billing_top_up SET state = 'succeeded'",
+    "UPDATE billing_settings SET tax_ppm = 0",
+    "UPDATE billing_invoice SET total_pico = 0",
+    "DELETE FROM billing_invoice_line",
+    "DELETE FROM billing_invoice_payment",
+    "DELETE FROM billing_invoice_recipient",
     "SELECT billing_sweep_holds(interval '0', 100)",
     "SELECT billing_ensure_partitions(1)",
     "LOCK TABLE ONLY billing_usage_event IN SHARE UPDATE EXCLUSIVE MODE",

@@ -20,6 +20,7 @@ from billing.contracts import CreditGrant, RechargeSettings, TopUp
 from headrace import errors
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body, Money, money
+from headrace.management_api.idempotent import idempotency_key, idempotent
 from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Permission
 
@@ -28,7 +29,6 @@ Answer = TypeVar("Answer")
 AMOUNT = r"^\d{1,12}(\.\d{1,12})?$"
 AMOUNT_CHARS_MAX = 25
 URL_CHARS_MAX = 2048
-KEY_CHARS_MAX = 255
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
@@ -189,20 +189,16 @@ class TopUpsView(TenantView):
         return Response(page_body(rows, page, render_top_up))
 
     @extend_schema(request=TopUpBody, responses={201: TopUpStarted}, parameters=[IDEMPOTENCY_KEY])
+    @idempotent
     def post(self, request: Request, organization_id: UUID) -> Response:
         """Begin to pay in; credit follows the payment."""
-        key = request.headers.get("idempotency-key", "")
-        if not key:
-            raise errors.idempotency_key_missing()
-        if len(key) > KEY_CHARS_MAX or not key.isascii() or not key.isprintable():
-            raise errors.idempotency_key_invalid()
         body = self.body(TopUpBody)
         started = _checked(
             "amount",
             lambda: billing.facade.begin_topup(
                 self.actor,
                 billing.facade.parse_decimal(body["amount"]),
-                key,
+                idempotency_key(request),
                 body.get("return_url", ""),
             ),
         )
