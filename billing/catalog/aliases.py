@@ -121,7 +121,8 @@ def set_alias(
     """Make `name` mean an offer, whether or not it is an alias yet. Raises AliasInvalid, and
     AliasExists if somebody else made it at the same moment."""
     with tenant_scope(actor.organization_id, using):
-        existing = _rows(actor, using).filter(name=name, project_id=project_id).first()
+        of_project = Q(project=None) if project_id is None else Q(project_id=project_id)
+        existing = _rows(actor, using).filter(of_project, name=name).first()
     if existing is not None:
         return update_alias(actor, existing.id, public_id, using)
     return create_alias(actor, name, public_id, project_id, using)

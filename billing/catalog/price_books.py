@@ -74,7 +74,9 @@ class _Shelf:
             "currency": self.currency,
         }
 
-    def ask(self, query: str | Composed, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    def ask(
+        self, query: str | Composed, parameters: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:  # of whatever type the columns are
         """All rows of one statement."""
         self.cursor.execute(query, parameters)
         return list(self.cursor.fetchall())
@@ -139,7 +141,7 @@ def _shelf(draft: DraftBook, using: str) -> Iterator[_Shelf]:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('billing_price_book', 0))")
         # Read once the books are ours: now() is of before the wait for them.
         cursor.execute("SELECT clock_timestamp()")
-        (now,) = cursor.fetchone() or (None,)
+        now: datetime = cursor.fetchall()[0][0]
         wanted = sorted({entry.public_id for entry in draft.entries})
         cursor.execute(
             "SELECT public_id, id FROM billing_offer WHERE public_id = ANY (%s)", [wanted]

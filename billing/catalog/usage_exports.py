@@ -88,7 +88,7 @@ def read_usage_export(lines: Iterable[str]) -> Iterator[ExportedUsage | RefusedR
 def _columns(header: Iterable[str]) -> Mapping[tuple[str, ...], str]:
     """Which of the header's columns holds what; each name is known in one group only."""
     there = {name.strip().lstrip("\ufeff").lower(): name for name in header}
-    columns = {}
+    columns: dict[tuple[str, ...], str] = {}
     for group in (MODEL, TENANT, TIER, REQUESTS, PROMPT, UNCACHED, CACHED, WRITTEN, OUTPUT):
         found = next((name for name in group if name in there), None)
         if found is not None:

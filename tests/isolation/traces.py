@@ -1,15 +1,32 @@
 """A row in each table of events and retention: the isolation tests need something to see."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from uuid_utils.compat import uuid7
 
+from billing import facade as billing
+from billing.contracts import ServiceTier
 from tenants import facade
 from tenants.models import WebhookAttempt
 from tenants.retention.exports import write_due_export
 from tenants.retention_contracts import IdempotencyScope
 from tenants.webhooks.fan_out import fan_out
+from tests.billing.cast import make_offer
+
+
+def leave_prices(organization_id: UUID) -> None:
+    """An alias, a price of the tenant's own, and usage that it corrected."""
+    actor = facade.operator_of(organization_id)
+    model = make_offer("served", 1, 1, 1)
+    billing.create_alias(actor, "gpt-4o-mini", model)
+    billing.set_price(model, ServiceTier.INTERACTIVE, "input", 2, organization_id=organization_id)
+    now = datetime.now(UTC)
+    hour = timedelta(hours=1)
+    [moved] = billing.reprice(
+        model, now - hour, now + hour, "a trace", "test", organization_id=organization_id
+    )
+    assert moved.events
 
 
 def leave_traces(organization_id: UUID, project_id: UUID) -> None:

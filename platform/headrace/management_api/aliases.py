@@ -46,7 +46,7 @@ class AliasPage(serializers.Serializer[Any]):
     """A page of aliases."""
 
     object = serializers.CharField()
-    data = AliasShown(many=True)
+    data = AliasShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)
     has_more = serializers.BooleanField()

@@ -49,7 +49,7 @@ class ModelPage(serializers.Serializer[Any]):
     """A page of models."""
 
     object = serializers.CharField()
-    data = ModelShown(many=True)
+    data = ModelShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.CharField(allow_null=True)
     last_id = serializers.CharField(allow_null=True)
     has_more = serializers.BooleanField()

@@ -43,7 +43,7 @@ class PricePage(serializers.Serializer[Any]):
     """A page of prices."""
 
     object = serializers.CharField()
-    data = PriceShown(many=True)
+    data = PriceShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.UUIDField(allow_null=True)
     last_id = serializers.UUIDField(allow_null=True)
     has_more = serializers.BooleanField()
