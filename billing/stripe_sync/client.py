@@ -4,6 +4,7 @@ Never inside a transaction: a call may take STRIPE_TIMEOUT_S. Called by the modu
 """
 
 import functools
+import logging
 
 import stripe
 from django.conf import settings
@@ -13,6 +14,9 @@ from billing.contracts import TopUpUnavailable
 
 RETRIES_MAX = 1
 """By the client itself, with the same idempotency key; then the row waits for the next run."""
+
+logging.getLogger("stripe").setLevel(logging.WARNING)
+"""At INFO it logs every call's address, and so everybody's ids."""
 
 
 def stripe_client() -> stripe.StripeClient:

@@ -16,6 +16,7 @@ from uuid import UUID
 import stripe
 from django.conf import settings
 from django.db import IntegrityError
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from billing.contracts import StartedTopUp, TopUp, TopUpConflict, TopUpState, TopUpUnavailable
@@ -100,23 +101,31 @@ def charge(wanted: TopUp, using: str = HOUSEKEEPER) -> None:
 
 def settle(now: datetime, using: str = HOUSEKEEPER) -> int:
     """Ask Stripe about top-ups whose message is overdue; returns how many were looked at."""
-    waiting = list(
-        TopUpRow.objects.using(using)
-        .filter(
-            state=TopUpState.PENDING.value, created_at__lt=now - timedelta(seconds=CHARGE_AGAIN_S)
-        )
-        .order_by("created_at")
-        .values_list("organization_id", "id")[:SETTLED_MAX]
+    pending = TopUpRow.objects.using(using).filter(state=TopUpState.PENDING.value)
+    recharges = pending.filter(
+        is_recharge=True, created_at__lt=now - timedelta(seconds=CHARGE_AGAIN_S)
     )
     looked = 0
-    for organization_id, top_up_id in waiting:
-        wanted = top_up(organization_id, top_up_id, using)
-        if wanted.is_recharge:
-            charge(wanted, using)
-            looked += 1
-        else:
-            looked += _look_at_page(wanted, now, using)
+    for organization_id, top_up_id in _keys(recharges.order_by("created_at")):
+        charge(top_up(organization_id, top_up_id, using), using)
+        looked += 1
+    pages = StripeCheckout.objects.using(using).filter(
+        looked_at__lt=now - timedelta(seconds=LOOK_AGAIN_S),
+        top_up_id__in=pending.values("id"),
+    )
+    for page in list(pages.order_by("looked_at")[:SETTLED_MAX]):
+        _look_at(page, using)
+        looked += 1
+    abandoned = pending.filter(
+        is_recharge=False, created_at__lt=now - timedelta(seconds=ABANDONED_S)
+    ).exclude(id__in=StripeCheckout.objects.using(using).values("top_up_id"))
+    for _, top_up_id in _keys(abandoned.order_by("created_at")):
+        fail_topup("", "abandoned", top_up_id, using)
     return looked
+
+
+def _keys(rows: QuerySet[TopUpRow]) -> list[tuple[UUID, UUID]]:
+    return list(rows.values_list("organization_id", "id")[:SETTLED_MAX])
 
 
 def _page(wanted: TopUp, using: str) -> StripeCheckout | None:
@@ -213,34 +222,27 @@ def _take_over(wanted: TopUp, intent: Mapping[str, Any], using: str) -> None:
             fail_topup(intent["id"], failure_of(intent), wanted.top_up_id, using)
 
 
-def _look_at_page(wanted: TopUp, now: datetime, using: str) -> bool:
-    """Whether Stripe was asked about a page that has said nothing for long."""
-    page = _page(wanted, using)
-    if page is None:
-        if wanted.created_at < now - timedelta(seconds=ABANDONED_S):
-            fail_topup("", "abandoned", wanted.top_up_id, using)
-        return False
-    if page.looked_at > now - timedelta(seconds=LOOK_AGAIN_S):
-        return False
+def _look_at(page: StripeCheckout, using: str) -> None:
+    """Ask what became of a page that has said nothing for long."""
+    with tenant_scope(page.organization_id, using):
+        mine = StripeCheckout.objects.using(using).filter(top_up_id=page.top_up_id)
+        mine.update(looked_at=Now())
+    wanted = top_up(page.organization_id, page.top_up_id, using)
     try:
         session = stripe_client().v1.checkout.sessions.retrieve(
             page.session_id, {"expand": ["payment_intent"]}
         )
     except stripe.StripeError as error:
+        if error.code == "resource_missing":  # another key's page: nobody can pay it here
+            fail_topup("", "page_missing", wanted.top_up_id, using)
+            return
         logger.warning("top-up %s waits for Stripe: %s", wanted.top_up_id, error.code or error)
-        return True
-    _mark_looked_at(wanted.organization_id, wanted.top_up_id, using)
+        return
     shown = session.to_dict()
     if shown["payment_status"] == "paid":
-        _take_over(wanted, shown["payment_intent"].to_dict(), using)
+        _take_over(wanted, shown["payment_intent"], using)
     elif shown["status"] == "expired":
         fail_topup("", "expired", wanted.top_up_id, using)
-    return True
-
-
-def _mark_looked_at(organization_id: UUID, top_up_id: UUID, using: str) -> None:
-    with tenant_scope(organization_id, using):
-        StripeCheckout.objects.using(using).filter(top_up_id=top_up_id).update(looked_at=Now())
 
 
 def _unavailable(error: stripe.StripeError) -> TopUpUnavailable:

@@ -169,6 +169,8 @@ class Application:
         except Fault as fault:
             status, body = fault.status, _rendered(fault)
         lost = trouble is not None and trouble.lost
+        if trouble is not None:
+            await asyncio.sleep(timedelta(milliseconds=trouble.delay_ms).total_seconds())
         if lost and trouble is not None and trouble.status:
             lost, status, body = False, trouble.status, _rendered(Fault(0, "No answer."))
         await _send(send, call, status, body, cut=lost)
@@ -177,11 +179,8 @@ class Application:
         if len(call.body) > BODY_BYTES_MAX:
             raise Fault(413, "Request body too large.")
         self._authenticate(call)
-        if trouble is not None:
-            pause = timedelta(milliseconds=trouble.delay_ms)
-            await asyncio.sleep(pause.total_seconds())
-            if not trouble.lost and trouble.status:
-                raise Fault(trouble.status, "Trouble, as planned.", type_="api_error")
+        if trouble is not None and trouble.status and not trouble.lost:
+            raise Fault(trouble.status, "Trouble, as planned.", type_="api_error")
         if call.key is not None:
             return self._once(call, call.key)
         return 200, self._handle(call)

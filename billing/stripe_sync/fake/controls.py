@@ -19,7 +19,8 @@ DRAIN_S = 30
 class Trouble:
     """One call that will go wrong: answered `status` undone, or done and its answer lost.
 
-    In place of a lost answer comes `status`, as of a proxy between, or nothing at all.
+    In place of a lost answer comes `status`, as of a proxy between, or nothing at all. The delay is
+    before whatever is answered, and after what is done.
     """
 
     method: str
@@ -51,6 +52,8 @@ class Controls:
     async def act(self, method: str, path: str, body: dict[str, Any]) -> Json:
         """One control; raises Fault for an unknown one."""
         match method, path.strip("/").split("/")[1:]:
+            case "POST", ["reset"]:
+                return self._reset()
             case "POST", ["clock"]:
                 self.store.clock_offset_s += int(body.get("advance_s", 0))
                 expire_overdue(self.store)
@@ -77,6 +80,14 @@ class Controls:
             case "POST", ["payment_intents", intent_id, "authenticate"]:
                 return self._authenticate(intent_id, success=bool(body.get("success", True)))
         raise invalid(f"Unknown control: {method} {path}")
+
+    def _reset(self) -> Json:
+        """Forgets every control, and deliveries; what the account holds stays."""
+        self.deliverer.close()
+        self.troubles.clear()
+        self.store.clock_offset_s = 0
+        self.store.kinds.pop("delivery", None)
+        return self._set_modes({key: value for key, value in MODES.items() if key != "secrets"})
 
     def _set_modes(self, body: dict[str, Any]) -> Json:
         """Changes the modes of the endpoint named, or of all."""

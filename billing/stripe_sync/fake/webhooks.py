@@ -20,8 +20,8 @@ from billing.stripe_sync.fake.store import API_VERSION, Json, Store
 DELIVERIES_AT_ONCE_MAX = 16
 ATTEMPTS_MAX = 8
 TIMEOUT_S = 20
-STALE_S = 301
-"""How far off the time of a stale signature is: just past the tolerance everybody uses."""
+STALE_S = 330
+"""How far off the time of a stale signature is: past the tolerance that everybody uses."""
 TAMPERINGS = ("", "body", "past", "future", "reserialised", "missing", "secret")
 MODES: Json = {
     "delay_ms": 0,
@@ -131,7 +131,8 @@ class Deliverer:
         return not self._tasks
 
     def close(self) -> None:
-        """Gives up what is under way."""
+        """Gives up what is under way, and what waits to be."""
+        self._gathered.clear()
         for task in self._tasks:
             task.cancel()
 

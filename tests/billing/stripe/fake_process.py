@@ -57,7 +57,7 @@ def fake_running(*arguments: str, port: int | None = None) -> Iterator[Fake]:
     )
     fake = Fake(f"http://127.0.0.1:{port}", process)
     try:
-        wait_until(lambda: process.poll() is not None or _answers(fake))
+        wait_until(lambda: process.poll() is not None or _answers(fake), timeout_s=120)
         assert process.poll() is None, "the fake did not start"
         yield fake
     finally:

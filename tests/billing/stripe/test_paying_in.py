@@ -1,0 +1,147 @@
+"""A tenant pays in by Stripe's page: each payment becomes credit once, whatever gets lost."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from billing.contracts import PICO, StartedTopUp, TopUpUnavailable
+from billing.facade import use_payment_provider
+from billing.stripe_sync.payments import settle
+from tests.billing.cast import at_once
+from tests.billing.stripe.cast import Payer, ask, events_of, send_and_wait
+from tests.billing.stripe.fake_process import Fake
+
+
+def later(minutes: int) -> datetime:
+    """A moment after now."""
+    return datetime.now(UTC) + timedelta(minutes=minutes)
+
+
+def test_a_page_that_is_paid_becomes_credit(payer: Payer, stranger: Payer) -> None:
+    started = payer.begin(25)
+    assert (payer.posted, payer.state(started.top_up)) == (0, "pending")
+
+    answer = payer.pay(started)
+    payer.settled()
+
+    assert answer.headers["location"] == "https://console.example.com/billing?top_up=done"
+    assert payer.state(started.top_up) == "succeeded"
+    assert (payer.posted, stranger.posted) == (25 * PICO, 0)
+    assert payer.legs("credit") == [25 * PICO]
+    assert payer.legs("cash") == [-25 * PICO]
+    outcomes = dict(payer.events())
+    assert set(outcomes) == {"checkout.session.completed", "payment_intent.succeeded"}
+    assert sorted(outcomes.values()) == ["applied", "unchanged"], "both say it, in either order"
+
+
+def test_the_card_is_kept_for_recharges(payer: Payer) -> None:
+    payer.paid()
+
+    [(customer, card)] = ask(
+        "SELECT customer_id, payment_method_id FROM billing_stripe_account"
+        " WHERE organization_id = %s",
+        payer.actor.organization_id,
+    )
+    kept = payer.fake.client().v1.payment_methods.retrieve(card)
+    assert kept.customer == customer
+
+
+def test_the_same_wish_is_the_same_page(payer: Payer) -> None:
+    first = payer.begin(25, key="wish")
+    again = payer.begin(25, key="wish")
+
+    assert again.payment_url == first.payment_url
+    sessions = payer.fake.client().v1.checkout.sessions.list({"customer": payer.customer_id})
+    assert len(sessions.data) == 1
+
+
+def test_wishes_at_once_make_one_page_and_one_customer(payer: Payer) -> None:
+    def wish() -> StartedTopUp:
+        return payer.begin(25, key="at once")
+
+    started = at_once([wish] * 8)
+
+    assert len({each.payment_url for each in started}) == 1
+    client = payer.fake.client()
+    customers = [
+        each
+        for each in client.v1.customers.list({"limit": 100}).data
+        if each.metadata is not None
+        and each.metadata.to_dict() == {"headrace_organization": str(payer.actor.organization_id)}
+    ]
+    assert [each.id for each in customers] == [payer.customer_id]
+
+
+def test_a_page_whose_answer_was_lost_is_found_again(payer: Payer) -> None:
+    payer.fake.control("troubles", method="POST", path="/v1/checkout/sessions", lost=True)
+    with pytest.raises(TopUpUnavailable):
+        payer.begin(25, key="lost")
+
+    started = payer.begin(25, key="lost")
+
+    sessions = payer.fake.client().v1.checkout.sessions.list({"customer": payer.customer_id})
+    assert [each.url for each in sessions.data] == [started.payment_url]
+
+
+def test_without_a_provider_nothing_is_begun(payer: Payer) -> None:
+    use_payment_provider(None)
+
+    with pytest.raises(TopUpUnavailable):
+        payer.begin()
+    assert ask(
+        "SELECT count(*) FROM billing_top_up WHERE organization_id = %s",
+        payer.actor.organization_id,
+    ) == [(0,)]
+
+
+def test_a_declined_card_may_be_followed_by_a_good_one(payer: Payer) -> None:
+    started = payer.begin(25)
+
+    assert payer.pay(started, "pm_card_chargeDeclined").status_code == 200
+    payer.settled()
+    assert (payer.state(started.top_up), payer.posted) == ("failed", 0)
+
+    assert payer.pay(started, "pm_card_visa").status_code == 303
+    payer.settled()
+    assert (payer.state(started.top_up), payer.posted) == ("succeeded", 25 * PICO)
+
+
+def test_a_page_nobody_pays_expires(payer: Payer) -> None:
+    started = payer.begin(25)
+    payer.fake.client().v1.checkout.sessions.expire(
+        str(
+            ask(
+                "SELECT session_id FROM billing_stripe_checkout WHERE top_up_id = %s",
+                started.top_up.top_up_id,
+            )[0][0]
+        )
+    )
+    payer.settled()
+
+    assert (payer.state(started.top_up), payer.posted) == ("failed", 0)
+
+
+def test_a_payment_whose_messages_are_all_lost_is_asked_for(payer: Payer, fake: Fake) -> None:
+    fake.control("webhooks", drop=1000, retry_ms=3_600_000)
+    started = payer.begin(25)
+    payer.pay(started)
+    assert settle(later(5)) == 0, "too early to ask"
+
+    settle(later(20))
+    assert (payer.state(started.top_up), payer.posted) == ("succeeded", 25 * PICO)
+
+    settle(later(60))
+    fake.control("webhooks", drop=0, retry_ms=20)
+    [paid] = events_of(payer, "payment_intent.succeeded")
+    send_and_wait(fake, paid.id)
+    assert payer.posted == 25 * PICO
+    assert payer.legs("cash") == [-25 * PICO]
+
+
+def test_stripe_being_away_fails_nothing(payer: Payer, fake: Fake) -> None:
+    fake.control("troubles", method="POST", path="/v1/customers", status=503, count=2)
+
+    with pytest.raises(TopUpUnavailable):
+        payer.begin(25, key="away")
+
+    assert payer.begin(25, key="away").payment_url
