@@ -4,13 +4,26 @@ A wake-up may be lost, late or doubled without harm; the beat sends one regularl
 short, far below the broker's visibility timeout, and carries ids only.
 """
 
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+
 from celery import shared_task
+from django.conf import settings
 
 from billing.contracts import TopUpUnavailable
 from billing.credit.granting import tend_credit as tend_all
 from billing.credit.recharges import recharge_due, watch_balances
 from billing.invoices.closing import close_due
 from billing.usage.rollups import roll_up
+
+COMPARED_DAYS = 2
+"""Yesterday, and the day before for what came late."""
+
+_stripe_seat = threading.BoundedSemaphore(1)
+"""One a process: a Stripe that answers slowly must not take all threads of a worker."""
+
+logger = logging.getLogger(__name__)
 
 
 @shared_task(name="billing.roll_up_usage")
@@ -34,3 +47,50 @@ def tend_credit() -> None:
 def close_periods() -> None:
     """Issue the documents of periods whose grace is over, a month of each organization a run."""
     close_due()
+
+
+@shared_task(name="billing.settle_stripe")
+def settle_stripe() -> None:
+    """Ask Stripe about payments whose message is overdue."""
+    if not settings.STRIPE_API_KEY:
+        return
+    from billing.stripe_sync.payments import settle
+
+    settle(datetime.now(UTC))
+
+
+@shared_task(name="billing.export_to_stripe")
+def export_to_stripe() -> None:
+    """Tell Stripe's meters what closed hours used."""
+    if not settings.STRIPE_API_KEY or not _stripe_seat.acquire(blocking=False):
+        return
+    try:
+        from billing.stripe_sync.exports import export
+
+        export(datetime.now(UTC))
+    finally:
+        _stripe_seat.release()
+
+
+@shared_task(name="billing.compare_with_stripe")
+def compare_with_stripe() -> None:
+    """Tell Stripe what the last 40 days gained, then hold its sums of two days against ours."""
+    if not settings.STRIPE_API_KEY:
+        return
+    from billing.stripe_sync.comparing import compare
+    from billing.stripe_sync.exports import REACH, export
+
+    now = datetime.now(UTC)
+    export(now, REACH)
+    for days_ago in range(1, COMPARED_DAYS + 1):
+        comparison = compare((now - timedelta(days=days_ago)).date())
+        for each in comparison.mismatches:
+            logger.error(
+                "stripe has %d %s tokens of %s for %s on %s, we told %d",
+                each.their_tokens,
+                each.token_class,
+                each.model,
+                each.organization_id,
+                comparison.day,
+                each.our_tokens,
+            )

@@ -387,10 +387,11 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
 CELERY_TASK_QUEUES = [
     Queue(name, Exchange(name), routing_key=name)
-    for name in ("celery", "webhooks", "mail", "retention")
+    for name in ("celery", "webhooks", "mail", "retention", "billing")
 ]
 """A worker without `-Q` takes from all of them."""
 CELERY_TASK_ROUTES = {
+    "billing.*": {"queue": "billing"},
     "tenants.deliver_webhooks": {"queue": "webhooks"},
     "tenants.send_mail": {"queue": "mail"},
     "tenants.keep_and_forget": {"queue": "retention"},
@@ -418,6 +419,17 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": USAGE_ROLL_UP_S,
         "options": {"expires": USAGE_ROLL_UP_S},
     },
+    "settle payments by stripe": {
+        "task": "billing.settle_stripe",
+        "schedule": STRIPE_SETTLE_S,
+        "options": {"expires": STRIPE_SETTLE_S},
+    },
+    "export usage to stripe": {
+        "task": "billing.export_to_stripe",
+        "schedule": STRIPE_EXPORT_S,
+        "options": {"expires": STRIPE_EXPORT_S},
+    },
+    "compare with stripe": {"task": "billing.compare_with_stripe", "schedule": STRIPE_COMPARE_S},
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",
         "schedule": BATCH_PUMP_S,

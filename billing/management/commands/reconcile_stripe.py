@@ -1,0 +1,44 @@
+"""`manage.py reconcile_stripe [--day 2026-05-04]`: Stripe's sums of a day beside ours.
+
+Reads both, changes neither. Run by operators; the beat does the same every day.
+"""
+
+from argparse import ArgumentParser
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import stripe
+from django.core.management.base import BaseCommand, CommandError
+
+from billing.contracts import TopUpUnavailable
+from billing.stripe_sync.comparing import compare
+
+
+class Command(BaseCommand):
+    """Prints what differs and exits non-zero if anything does."""
+
+    help = "Compare Stripe's meters of one UTC day with what was used and told."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The day; yesterday unless named."""
+        parser.add_argument("--day", type=date.fromisoformat, help="a UTC day, as 2026-05-04")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """One line a difference, then the sums."""
+        day = options["day"] or (datetime.now(UTC) - timedelta(days=1)).date()
+        try:
+            comparison = compare(day)
+        except (stripe.StripeError, TopUpUnavailable) as error:
+            raise CommandError(f"Stripe cannot be asked: {error}") from error
+        for each in comparison.mismatches:
+            self.stdout.write(
+                f"{each.organization_id} {each.model} {each.token_class}:"
+                f" ours {each.our_tokens}, theirs {each.their_tokens}"
+            )
+        untold = comparison.used_tokens - comparison.told_tokens
+        self.stdout.write(
+            f"{day}: {comparison.sums} sums, {comparison.used_tokens} tokens used,"
+            f" {comparison.told_tokens} told, {len(comparison.mismatches)} differ"
+        )
+        if comparison.mismatches or untold:
+            raise CommandError("Stripe and the books differ")
