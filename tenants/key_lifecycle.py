@@ -254,6 +254,7 @@ def list_keys(
     kind: KeyKind,
     project_id: UUID | None = None,
     *,
+    with_revoked: bool = True,
     rows_max: int = ROWS_MAX,
     after: UUID | None = None,
     ascending: bool = False,
@@ -265,6 +266,8 @@ def list_keys(
     actor.require(Permission.KEYS_READ)
     with tenant_scope(actor.organization_id):
         rows = ApiKey.objects.filter(kind=kind.value)
+        if not with_revoked:
+            rows = rows.filter(revoked_at=None)
         if project_id is not None:
             require_project_here(project_id)
             rows = rows.filter(project_id=project_id)

@@ -68,6 +68,7 @@ def list_service_accounts(
     actor: Actor,
     project_id: UUID | None = None,
     *,
+    with_disabled: bool = True,
     rows_max: int = ROWS_MAX,
     after: UUID | None = None,
     ascending: bool = False,
@@ -79,6 +80,8 @@ def list_service_accounts(
     actor.require(Permission.KEYS_READ)
     with tenant_scope(actor.organization_id):
         rows = ServiceAccountRow.objects.all()
+        if not with_disabled:
+            rows = rows.filter(disabled_at=None)
         if project_id is not None:
             require_project_here(project_id)
             rows = rows.filter(project_id=project_id)

@@ -1,4 +1,7 @@
-"""OpenAI's `/v1/organization/audit_logs`: the same log, in its shape."""
+"""OpenAI's `/v1/organization/audit_logs`: the same log, in its shape.
+
+Types have OpenAI's names where it has one for what was done, and ours elsewhere.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +22,26 @@ from tenants.contracts import ActorKind, AuditEntry, Permission
 
 SECONDS_MAX = 253_402_300_799
 """The last second of the year 9999."""
+TYPES = {
+    "invitation.accepted": "invite.accepted",
+    "invitation.created": "invite.sent",
+    "invitation.revoked": "invite.deleted",
+    "key.created": "api_key.created",
+    "key.imported": "api_key.created",
+    "key.revoked": "api_key.deleted",
+    "key.rotated": "api_key.updated",
+    "key.updated": "api_key.updated",
+    "limit.changed": "rate_limit.updated",
+    "member.added": "user.added",
+    "member.removed": "user.deleted",
+    "project.renamed": "project.updated",
+    "role.changed": "user.updated",
+    "service_account.disabled": "service_account.deleted",
+    "user.sign_in_failed": "login.failed",
+    "user.signed_in": "login.succeeded",
+    "user.signed_out": "logout.succeeded",
+}
+"""What OpenAI calls our actions, where the names differ."""
 SINCE, UNTIL = "effective_at[gte]", "effective_at[lt]"
 
 
@@ -69,7 +92,7 @@ class OpenAiAuditLogsView(OrganizationKeyView):
         except ValueError:
             raise errors.invalid("'actor_ids[]' must be an id.", "actor_ids[]") from None
         wanted = tenants.facade.AuditFilter(
-            actions=asked_texts(request, "event_types[]", ACTIONS_MAX),
+            actions=_asked_actions(request),
             actor_id=actor_id,
             target_id=targets[0] if targets else None,
             since=_asked_moment(request, SINCE),
@@ -85,6 +108,12 @@ class OpenAiAuditLogsView(OrganizationKeyView):
         return Response(page_body(rows, page, render_openai_entry))
 
 
+def _asked_actions(request: Request) -> tuple[str, ...]:
+    """Our actions of the types asked for, under either name."""
+    types = asked_texts(request, "event_types[]", ACTIONS_MAX)
+    return (*types, *(action for action, name in TYPES.items() if name in types))
+
+
 def _asked_moment(request: Request, name: str) -> datetime | None:
     text = request.query_params.get(name)
     if text is None:
@@ -97,6 +126,7 @@ def _asked_moment(request: Request, name: str) -> datetime | None:
 def render_openai_entry(entry: AuditEntry) -> dict[str, Any]:
     """`OpenAiAuditLog`."""
     actor_id = str(entry.actor_id) if entry.actor_id else None
+    actor: dict[str, Any]
     if entry.actor_kind is ActorKind.USER:
         actor = {
             "type": "session",
@@ -105,11 +135,11 @@ def render_openai_entry(entry: AuditEntry) -> dict[str, Any]:
     elif entry.actor_kind is ActorKind.API_KEY:
         actor = {"type": "api_key", "api_key": {"id": actor_id, "ip_address": entry.ip}}
     else:
-        actor = {"type": entry.actor_kind.value}
+        actor = {"type": None, "kind": entry.actor_kind.value}
     return {
         "object": "organization.audit_log",
         "id": str(entry.entry_id),
-        "type": entry.action,
+        "type": TYPES.get(entry.action, entry.action),
         "effective_at": seconds(entry.occurred_at),
         "actor": actor,
         "resource": {"type": entry.target_kind, "id": entry.target_id},

@@ -1,7 +1,7 @@
 """OpenAI's `/v1/organization/users`, `invites` and `admin_api_keys`.
 
-The same facades and permissions as the management API. Roles are ours; OpenAI's `reader` is taken
-for our viewer.
+The same facades and permissions as the management API. Roles are ours, and OpenAI's `reader` is
+taken for our viewer; an invite, whose role can be but `owner` or `reader` there, says ours beside.
 """
 
 from datetime import timedelta
@@ -88,9 +88,11 @@ class OpenAiInvite(serializers.Serializer[Any]):
 
     object = serializers.CharField()
     id = serializers.UUIDField()
-    email = serializers.EmailField(allow_null=True)
-    role = serializers.ChoiceField(ROLES)
+    email = serializers.CharField(allow_blank=True)
+    role = serializers.ChoiceField([Role.OWNER.value, READER])
+    member_role = serializers.ChoiceField(ROLES)
     status = serializers.ChoiceField(["pending", "accepted", "expired"])
+    projects = serializers.ListField(child=serializers.DictField())
     invited_at = serializers.IntegerField()
     created_at = serializers.IntegerField()
     expires_at = serializers.IntegerField()
@@ -231,6 +233,7 @@ class OpenAiAdminKeysView(OrganizationKeyView):
         rows = tenants.facade.list_keys(
             self.actor,
             KeyKind.ADMIN,
+            with_revoked=False,
             rows_max=page.rows_max,
             after=page.after,
             ascending=page.ascending,
@@ -300,9 +303,11 @@ def render_openai_invite(invitation: Invitation) -> dict[str, Any]:
     return {
         "object": INVITE,
         "id": str(invitation.invitation_id),
-        "email": invitation.email,
-        "role": invitation.role.value,
+        "email": invitation.email or "",
+        "role": Role.OWNER.value if invitation.role is Role.OWNER else READER,
+        "member_role": invitation.role.value,
         "status": INVITE_STATUSES.get(state, state),
+        "projects": [],
         "invited_at": seconds(invitation.created_at),
         "created_at": seconds(invitation.created_at),
         "expires_at": seconds(invitation.expires_at),

@@ -106,6 +106,7 @@ class OpenAiProjectKey(serializers.Serializer[Any]):
     created_at = serializers.IntegerField()
     last_used_at = serializers.IntegerField(allow_null=True)
     owner = serializers.DictField()
+    owner_project_access = serializers.ChoiceField(["active", "inactive"])
 
 
 class OpenAiProjectKeyPage(serializers.Serializer[Any]):
@@ -187,6 +188,7 @@ class OpenAiServiceAccountsView(OrganizationKeyView):
         rows = tenants.facade.list_service_accounts(
             self.actor,
             project_id,
+            with_disabled=False,
             rows_max=page.rows_max,
             after=page.after,
             ascending=page.ascending,
@@ -247,6 +249,7 @@ class OpenAiProjectKeysView(OrganizationKeyView):
             self.actor,
             KeyKind.PROJECT,
             project_id,
+            with_revoked=False,
             rows_max=page.rows_max,
             after=page.after,
             ascending=page.ascending,
@@ -303,11 +306,11 @@ def render_openai_account(account: ServiceAccount) -> dict[str, Any]:
 
 def render_openai_key(key: KeyInfo) -> dict[str, Any]:
     """`OpenAiProjectKey`."""
-    if key.service_account_id is not None:
-        owner = {"type": "service_account", "service_account": {"id": str(key.service_account_id)}}
-    else:
-        user = None if key.created_by is None else {"id": str(key.created_by)}
-        owner = {"type": "user", "user": user}
+    owner_id = key.service_account_id or key.created_by
+    owner = {
+        "type": "user" if key.service_account_id is None else "service_account",
+        "id": None if owner_id is None else str(owner_id),
+    }
     return {
         "object": KEY,
         "id": str(key.key_id),
@@ -316,4 +319,5 @@ def render_openai_key(key: KeyInfo) -> dict[str, Any]:
         "created_at": seconds(key.created_at),
         "last_used_at": seconds(key.last_used_at),
         "owner": owner,
+        "owner_project_access": "active",
     }
