@@ -34,6 +34,8 @@ class Side:
     users: Mapping[Role, UUID]
     members: Mapping[Role, Door]
     """Signed in a moment ago."""
+    long_ago: Door
+    """The owner, whose sign-in is no longer recent."""
     admin: Door
     """An admin key with every permission."""
     project: Door
@@ -71,6 +73,7 @@ def make_side(name: str) -> Side:
         key_id=keys[0].key_id,
         users=users,
         members={role: Door().sign_in(user_id) for role, user_id in users.items()},
+        long_ago=Door().sign_in(users[Role.OWNER], seconds_ago=3600),
         admin=Door(admin_key(organization_id)),
         project=Door(keys[0].secret),
         sibling=Door(keys[1].secret),
