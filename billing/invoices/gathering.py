@@ -47,7 +47,10 @@ def usage_lines(
             tokens=int(tokens),
             price_micros_per_mtok=micros,
         )
-        for model, tier, token_class, micros, group, tokens, exact in rows
+        # What was written off comes behind what it was taken off.
+        for model, tier, token_class, micros, group, tokens, exact in sorted(
+            rows, key=lambda row: row[2] == ""
+        )
     ]
 
 
