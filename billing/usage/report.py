@@ -6,7 +6,7 @@ each event is in it once. Reads only the tenant's own rows. Called by the usage 
 and by invoices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -44,29 +44,16 @@ COLUMNS = {
 }
 ROLLED = """
     SELECT hour AS at, {tag} AS tag, project_id, key_id, model_served, tier, currency,
-           is_embedding, {sign} requests AS requests, {sign} errors AS errors,
-           {sign} uncached_input_tokens AS uncached_input_tokens,
-           {sign} cached_input_tokens AS cached_input_tokens,
-           {sign} output_tokens AS output_tokens, {sign} cost_pico AS cost_pico,
-           {sign} charge_pico AS charge_pico
+           is_embedding, requests, errors, uncached_input_tokens, cached_input_tokens,
+           output_tokens, cost_pico, charge_pico
       FROM {table}
-     WHERE organization_id = %(organization)s
+     WHERE organization_id = %(organization)s {named}
        AND hour >= %(start)s AND hour < %(end)s AND hour <> ALL (%(cut_hours)s)"""
-ALL_ROLLED = sql.SQL(ROLLED).format(
-    tag=sql.SQL("NULL::text"), sign=sql.SQL("+"), table=sql.SQL("billing_usage_hour")
-)
-TAG_ROLLED = sql.SQL(ROLLED + " AND tag_name = %(tag)s").format(
-    tag=sql.SQL("tag_value::text"), sign=sql.SQL("+"), table=sql.SQL("billing_usage_tag_hour")
-)
-LESS_TAG_ROLLED = sql.SQL(ROLLED + " AND tag_name = %(tag)s").format(
-    tag=sql.SQL("NULL::text"), sign=sql.SQL("-"), table=sql.SQL("billing_usage_tag_hour")
-)
-"""Taken from all, it leaves what does not carry the tag."""
 SINGLE = """
-    SELECT e.occurred_at, {tag}, e.project_id, e.key_id, e.model_served, e.tier, e.currency,
-           {is_embedding}, 1, billing_usage_is_error(e.finish_reason)::int,
-           e.uncached_input_tokens, e.cached_input_tokens, e.output_tokens, e.cost_pico,
-           e.charge_pico
+    SELECT e.occurred_at AS at, {tag} AS tag, e.project_id, e.key_id, e.model_served, e.tier,
+           e.currency, {is_embedding} AS is_embedding, 1 AS requests,
+           billing_usage_is_error(e.finish_reason)::int AS errors, e.uncached_input_tokens,
+           e.cached_input_tokens, e.output_tokens, e.cost_pico, e.charge_pico
       FROM {source}
      WHERE e.organization_id = %(organization)s AND {span}"""
 QUEUED = (
@@ -76,23 +63,32 @@ QUEUED = (
 QUEUED_SPAN = """d.organization_id = %(organization)s
        AND d.occurred_at >= %(start)s AND d.occurred_at < %(end)s
        AND date_trunc('hour', d.occurred_at, 'UTC') <> ALL (%(cut_hours)s)"""
-EVENT_TAG = "left(billing_usage_tags(e.tags, e.end_user) ->> %(tag)s, 128)"
 CUT = (
     "unnest(%(cut_starts)s::timestamptz[], %(cut_ends)s::timestamptz[]) AS piece (start_at, end_at)"
     " JOIN billing_usage_event e"
     " ON e.occurred_at >= piece.start_at AND e.occurred_at < piece.end_at"
     " LEFT JOIN billing_hold h ON h.id = e.request_id"
 )
+EVENT_TAG = "left(billing_usage_tags(e.tags, e.end_user) ->> %(tag)s, 128)"
+SUMMED = (
+    "requests",
+    "errors",
+    "uncached_input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "cost_pico",
+    "charge_pico",
+)
+# Each source is added up by itself: its few groups are hashed, where all rows together would be
+# written to disk and sorted.
+ADDED_UP = """
+    SELECT {bucket} AS bucket, {columns}, {sums}
+      FROM ({source}) AS used WHERE {conditions} GROUP BY bucket, {columns}"""
 REPORT = """
-    SELECT width_bucket(at, %(bounds)s::timestamptz[]), {columns}, currency,
-           sum(requests), sum(errors), sum(uncached_input_tokens), sum(cached_input_tokens),
-           sum(output_tokens), sum(cost_pico), sum(charge_pico)
-      FROM ({sources}) AS used
-     WHERE {conditions}
-     GROUP BY {groups}
-    HAVING sum(requests) > 0
-     ORDER BY {groups}
-     LIMIT %(rows_max)s"""
+    WITH rolled AS MATERIALIZED ({rolled})
+    SELECT bucket, {shown}, {sums} FROM ({parts}) AS part
+     GROUP BY bucket, {columns} HAVING sum(requests) > 0
+     ORDER BY bucket, {columns} LIMIT %(rows_max)s"""
 
 
 def usage_page(organization_id: UUID, query: UsageQuery) -> UsagePage:
@@ -124,23 +120,49 @@ def usage_page(organization_id: UUID, query: UsageQuery) -> UsagePage:
 
 
 def _statement(query: UsageQuery) -> sql.Composed:
-    selected = [
-        sql.Identifier(column) if dimension in query.group_by else sql.SQL("NULL")
-        for dimension, column in COLUMNS.items()
-    ]
-    selected.append(sql.SQL("tag" if query.by_tag else "NULL"))
-    numbers = range(1, len(selected) + 3)
+    columns = [COLUMNS[dimension] for dimension in COLUMNS if dimension in query.group_by]
+    columns += [*(["tag"] if query.by_tag else []), "currency"]
+    tagged = query.tag is not None
+    rolled, untagged, queued, cut = (
+        _added_up(query, columns, source) for source in _sources(tagged)
+    )
+    whole = [sql.SQL("SELECT * FROM rolled"), queued, cut]
+    if tagged and not query.tag_values:
+        # All less what carries the tag is what does not carry it.
+        less = [sql.SQL("NULL" if column == "tag" else column) for column in columns]
+        less += [sql.SQL("-") + sql.Identifier(column) for column in SUMMED]
+        whole += [untagged, sql.SQL("SELECT bucket, {} FROM rolled").format(_listed(less))]
+    shown = [*COLUMNS.values(), "tag", "currency"]
     return sql.SQL(REPORT).format(
-        columns=sql.SQL(", ").join(selected),
-        sources=sql.SQL(" UNION ALL ").join(_sources(query)),
-        conditions=sql.SQL(" AND ").join(_conditions(query)),
-        groups=sql.SQL(", ").join(sql.SQL(str(number)) for number in numbers),
+        rolled=rolled,
+        parts=sql.SQL(" UNION ALL ").join(whole),
+        shown=_listed(sql.SQL(column if column in columns else "NULL") for column in shown),
+        columns=_listed(sql.Identifier(column) for column in columns),
+        sums=_sums(),
     )
 
 
-def _sources(query: UsageQuery) -> list[sql.Composed]:
-    tagged = query.tag is not None
+def _added_up(query: UsageQuery, columns: Sequence[str], source: sql.Composed) -> sql.Composed:
+    bounded = query.width is not BucketWidth.SPAN
+    return sql.SQL(ADDED_UP).format(
+        bucket=sql.SQL("width_bucket(at, %(bounds)s::timestamptz[])" if bounded else "1"),
+        columns=_listed(sql.Identifier(column) for column in columns),
+        sums=_sums(),
+        source=source,
+        conditions=sql.SQL(" AND ").join(_conditions(query)),
+    )
+
+
+def _sources(tagged: bool) -> list[sql.Composed]:
+    """Whole hours, of the tag if there is one; whole hours of all; the queue; hours cut in two."""
     tag = sql.SQL(EVENT_TAG if tagged else "NULL::text")
+    hours = {"table": sql.Identifier("billing_usage_hour"), "named": sql.SQL("")}
+    tag_hours = {
+        "table": sql.Identifier("billing_usage_tag_hour"),
+        "named": sql.SQL("AND tag_name = %(tag)s"),
+    }
+    of_all = sql.SQL(ROLLED).format(tag=sql.SQL("NULL::text"), **hours)
+    of_tag = sql.SQL(ROLLED).format(tag=sql.SQL("tag_value::text"), **tag_hours)
     queued = sql.SQL(SINGLE).format(
         tag=tag,
         is_embedding=sql.SQL("d.is_embedding"),
@@ -153,11 +175,15 @@ def _sources(query: UsageQuery) -> list[sql.Composed]:
         source=sql.SQL(CUT),
         span=sql.SQL("true"),
     )
-    if not tagged:
-        return [ALL_ROLLED, queued, cut]
-    if query.tag_values:
-        return [TAG_ROLLED, queued, cut]
-    return [TAG_ROLLED, LESS_TAG_ROLLED, ALL_ROLLED, queued, cut]
+    return [of_tag if tagged else of_all, of_all, queued, cut]
+
+
+def _sums() -> sql.Composed:
+    return _listed(sql.SQL("sum({0}) AS {0}").format(sql.Identifier(name)) for name in SUMMED)
+
+
+def _listed(parts: Iterable[sql.Composable]) -> sql.Composed:
+    return sql.SQL(", ").join(parts)
 
 
 def _conditions(query: UsageQuery) -> list[sql.SQL]:

@@ -232,6 +232,7 @@ def test_a_long_file_is_read_in_parts(acme: Tenant) -> None:
         (DAY | {"page": "page_0"}, "page"),
         (DAY | {"group_by": "organization_id"}, "group_by"),
         (DAY | {"group_by": "tag"}, "tag"),
+        (DAY | {"tag": "team"}, "tag"),
         (DAY | {"group_by": "user_id", "tag": "team"}, "tag"),
         (DAY | {"project_ids": "mine"}, "project_ids"),
         (DAY | {"batch": "yes"}, "batch"),

@@ -213,6 +213,6 @@ def _tag(request: Request, groups: list[str]) -> tuple[str | None, tuple[str, ..
         if named or values or TAG_GROUP in groups:
             raise errors.invalid("A report looks at users or at one tag, not at both.", "tag")
         return END_USER, tuple(users)
-    if (values or TAG_GROUP in groups) and not named:
-        raise errors.invalid("'tag' must name the tag.", "tag")
+    if (values or TAG_GROUP in groups) != bool(named):
+        raise errors.invalid("'tag' names the tag that 'group_by' or 'tag_values' is about.", "tag")
     return (named[0], tuple(values)) if named else (None, ())
