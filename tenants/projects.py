@@ -108,10 +108,16 @@ def list_projects(
         return [_project(row) for row in rows.order_by("id" if ascending else "-id")[:rows_max]]
 
 
-def create_project(organization_id: UUID, name: str, using: str = APP_ALIAS) -> UUID:
+def create_project(
+    organization_id: UUID,
+    name: str,
+    using: str = APP_ALIAS,
+    *,
+    limits: MinuteLimits = NO_LIMITS,
+) -> UUID:
     """A new project, made by the operator; returns its id."""
     with tenant_scope(organization_id, using):
-        return _insert(operator_of(organization_id), name, NO_LIMITS, using)
+        return _insert(operator_of(organization_id), name, limits, using)
 
 
 def archive_project(organization_id: UUID, project_id: UUID, using: str = APP_ALIAS) -> None:
