@@ -64,6 +64,7 @@ _VERBS = {
     "PATCH": "update",
     "DELETE": "delete",
 }
+_VERBS_OF_ONE = {"GET": "read", "POST": "modify"}
 _PARAMETER = re.compile(r"/\{\w+\}")
 _TENANT_PREFIX = "/api/v1/organizations/{organization_id}/"
 _PAGE_PARAMETERS = [
@@ -93,8 +94,8 @@ class HouseSchema(AutoSchema):
         """The path's words and a verb: `webhooks_create`, and `webhooks_read` for one of them."""
         path = self.path.removeprefix(_TENANT_PREFIX)
         words = _PARAMETER.sub("", f"/{path}").replace("/api/v1", "").replace("/v1", "")
-        verb = "read" if path.endswith("}") and self.method == "GET" else _VERBS[self.method]
-        return f"{words.strip('/').replace('/', '_')}_{verb}"
+        verbs = _VERBS | (_VERBS_OF_ONE if path.endswith("}") else {})
+        return f"{words.strip('/').replace('/', '_')}_{verbs[self.method]}"
 
     def get_tags(self) -> list[str]:
         """The first word of the path."""
