@@ -106,6 +106,7 @@ $$;
 CREATE OR REPLACE FUNCTION billing_settle_holds(items jsonb)
 RETURNS TABLE (request_id uuid, posted boolean, charge_pico numeric, cost_pico numeric)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -157,6 +158,7 @@ $$;
 -- Close holds whose requests never reached an engine: no event, no charge.
 CREATE OR REPLACE FUNCTION billing_void_holds(ids uuid[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 DECLARE
     closed uuid[];
@@ -176,6 +178,7 @@ $$;
 -- that somebody could keep it out with.
 CREATE OR REPLACE FUNCTION billing_sweep_holds(quiet interval, holds_max int) RETURNS SETOF uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 DECLARE
     hold billing_hold;

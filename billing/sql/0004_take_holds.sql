@@ -199,9 +199,13 @@ $$;
 
 -- Reserve each item, or say why not ('' is no refusal), in the order asked; `quota` is the policy
 -- in the way, where one is. Refused items leave nothing behind and do not hinder the others.
+--
+-- Plans are made once a session, perhaps when the tables are small and nobody has counted them yet:
+-- everything here is looked up by a key, so no plan may settle for reading a whole table.
 CREATE FUNCTION billing_take_holds(items jsonb)
 RETURNS TABLE (request_id uuid, refusal text, quota jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 DECLARE
     item billing_hold_item;
