@@ -80,39 +80,58 @@ RETURNS TABLE (
     input_micros bigint, cached_input_micros bigint, output_micros bigint,
     cache_write_price_id uuid, cache_write_micros bigint
 )
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
-    WITH meant AS (
-        SELECT named.offer_id FROM (
-            SELECT a.offer_id, (a.project_id IS NULL)::int AS place FROM billing_alias a
-             WHERE a.organization_id = organization AND a.name = wanted
-               AND (a.project_id IS NULL OR a.project_id = project)
-            UNION ALL
-            SELECT o.id, 2 FROM billing_offer o WHERE o.public_id = wanted) AS named
-         ORDER BY named.place LIMIT 1
-    ), price AS (
-        SELECT DISTINCT ON (p.token_class) p.token_class, p.id, p.micros, p.currency
-          FROM meant
-          JOIN billing_prices_of(organization) p ON p.offer_id = meant.offer_id
-         WHERE p.tier = wanted_tier AND p.currency = tenants_currency(organization)
-           AND p.valid @> now()
-         ORDER BY p.token_class, p.own DESC
-    )
-    SELECT o.id, o.public_id::text, o.display_name::text, o.owned_by::text,
-           o.context_tokens_max, o.output_tokens_max, o.created_at, o.deprecated_at,
-           o.shutdown_at, s.public_id::text, coalesce(o.shutdown_at <= now(), false),
-           input.currency,
-           input.id, coalesce(cached.id, input.id), output.id,
-           input.micros, coalesce(cached.micros, input.micros), output.micros,
-           coalesce(written.id, input.id), coalesce(written.micros, input.micros)
-      FROM meant
-      JOIN billing_offer o ON o.id = meant.offer_id
-      LEFT JOIN billing_offer s ON s.id = o.successor_id
-      LEFT JOIN price input ON input.token_class = 'input'
-      LEFT JOIN price output ON output.token_class = 'output'
-      LEFT JOIN price cached ON cached.token_class = 'cached_input'
-      LEFT JOIN price written ON written.token_class = 'cache_write'
-     WHERE o.shutdown_at <= now() OR input.id IS NOT NULL AND output.id IS NOT NULL
+DECLARE
+    price record;
+BEGIN
+    SELECT a.offer_id INTO offer_id FROM billing_alias a
+     WHERE a.organization_id = organization AND a.name = wanted
+       AND (a.project_id IS NULL OR a.project_id = project)
+     ORDER BY a.project_id NULLS LAST LIMIT 1;
+    SELECT o.id, o.public_id, o.display_name, o.owned_by, o.context_tokens_max,
+           o.output_tokens_max, o.created_at, o.deprecated_at, o.shutdown_at, s.public_id
+      INTO offer_id, public_id, display_name, owned_by, context_tokens_max,
+           output_tokens_max, created_at, deprecated_at, shutdown_at, successor
+      FROM billing_offer o LEFT JOIN billing_offer s ON s.id = o.successor_id
+     WHERE o.id = coalesce(
+        billing_quote.offer_id, (SELECT w.id FROM billing_offer w WHERE w.public_id = wanted));
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    retired := coalesce(shutdown_at <= now(), false);
+    currency := tenants_currency(organization);
+    FOR price IN
+        SELECT p.token_class, p.id, p.price_micros_per_mtok AS micros, false AS own
+          FROM billing_price p
+         WHERE p.offer_id = billing_quote.offer_id AND p.tier = wanted_tier
+           AND p.currency = billing_quote.currency AND p.valid @> now()
+        UNION ALL
+        SELECT p.token_class, p.id, p.price_micros_per_mtok, true
+          FROM billing_tenant_price p
+         WHERE p.organization_id = organization AND p.offer_id = billing_quote.offer_id
+           AND p.tier = wanted_tier AND p.currency = billing_quote.currency AND p.valid @> now()
+         ORDER BY own  -- the tenant's own come last and replace the list's
+    LOOP
+        CASE price.token_class
+            WHEN 'input' THEN
+                input_price_id := price.id; input_micros := price.micros;
+            WHEN 'cached_input' THEN
+                cached_input_price_id := price.id; cached_input_micros := price.micros;
+            WHEN 'cache_write' THEN
+                cache_write_price_id := price.id; cache_write_micros := price.micros;
+            WHEN 'output' THEN
+                output_price_id := price.id; output_micros := price.micros;
+        END CASE;
+    END LOOP;
+    cached_input_price_id := coalesce(cached_input_price_id, input_price_id);
+    cached_input_micros := coalesce(cached_input_micros, input_micros);
+    cache_write_price_id := coalesce(cache_write_price_id, input_price_id);
+    cache_write_micros := coalesce(cache_write_micros, input_micros);
+    IF retired OR input_price_id IS NOT NULL AND output_price_id IS NOT NULL THEN
+        RETURN NEXT;
+    END IF;
+END
 $$;
 ALTER FUNCTION billing_quote OWNER TO headrace_definer;
 REVOKE ALL ON FUNCTION billing_quote FROM PUBLIC;
@@ -121,40 +140,83 @@ GRANT EXECUTE ON FUNCTION billing_quote TO headrace_app, headrace_housekeeper;
 -- The unit prices that a hold may snapshot by these ids: all of one offer, tier and currency, in
 -- force for this tenant a moment ago, and none of them standing in for a price that goes first. No
 -- row when they are not (any more). A quote is remembered for a moment: so long its prices are
--- honoured after they have changed.
+-- honoured after they have changed. On the way of every request, so the prices of the list, which
+-- nearly all are sold at, are looked up by their keys alone.
 CREATE FUNCTION billing_held_prices(
     organization uuid, tier text, input_price uuid, cached_input_price uuid, output_price uuid
 )
 RETURNS TABLE (currency text, input bigint, cached bigint, output bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    recent tstzrange := tstzrange(now() - interval '10 seconds', now(), '[]');
+    offer uuid;
+    follows boolean := cached_input_price = input_price;
+BEGIN
+    SELECT i.offer_id, i.currency, i.price_micros_per_mtok, c.price_micros_per_mtok,
+           o.price_micros_per_mtok
+      INTO offer, currency, input, cached, output
+      FROM billing_price i, billing_price c, billing_price o
+     WHERE i.id = input_price AND i.token_class = 'input' AND i.tier = billing_held_prices.tier
+       AND i.valid && recent
+       AND o.id = output_price AND o.token_class = 'output' AND o.valid && recent
+       AND (o.offer_id, o.tier, o.currency) = (i.offer_id, i.tier, i.currency)
+       AND c.id = cached_input_price AND c.valid && recent
+       AND (c.offer_id, c.tier, c.currency) = (i.offer_id, i.tier, i.currency)
+       AND (c.token_class = 'cached_input' OR follows);
+    IF NOT FOUND OR EXISTS (SELECT FROM billing_tenant_price p
+                             WHERE p.organization_id = organization AND p.offer_id = offer)
+    THEN
+        RETURN QUERY SELECT * FROM billing_held_own_prices(
+            organization, tier, input_price, cached_input_price, output_price, recent);
+        RETURN;
+    END IF;
+    -- The input price stands in only where cached input has none of its own.
+    IF follows AND EXISTS (
+        SELECT FROM billing_price p
+         WHERE p.offer_id = offer AND p.tier = billing_held_prices.tier
+           AND p.currency = billing_held_prices.currency AND p.token_class = 'cached_input'
+           AND p.valid @> recent)
+    THEN
+        RETURN;
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+-- The same for a tenant with prices of its own, which go before the list's.
+CREATE FUNCTION billing_held_own_prices(
+    organization uuid, tier text, input_price uuid, cached_input_price uuid, output_price uuid,
+    recent tstzrange
+)
+RETURNS TABLE (currency text, input bigint, cached bigint, output bigint)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $$
-    WITH recent AS (
-        SELECT tstzrange(now() - interval '10 seconds', now(), '[]') AS span
-    )
     SELECT input.currency, input.micros, cached.micros, output.micros
-      FROM recent, billing_prices_of(organization) input,
-           billing_prices_of(organization) cached, billing_prices_of(organization) output
+      FROM billing_prices_of(organization) input, billing_prices_of(organization) cached,
+           billing_prices_of(organization) output
      WHERE input.id = input_price AND input.token_class = 'input'
-       AND input.tier = billing_held_prices.tier AND input.valid && recent.span
+       AND input.tier = billing_held_own_prices.tier AND input.valid && recent
        AND output.id = output_price AND output.token_class = 'output'
        AND (output.offer_id, output.tier, output.currency)
-         = (input.offer_id, input.tier, input.currency) AND output.valid && recent.span
+         = (input.offer_id, input.tier, input.currency) AND output.valid && recent
        AND cached.id = cached_input_price
        AND (cached.offer_id, cached.tier, cached.currency)
-         = (input.offer_id, input.tier, input.currency) AND cached.valid && recent.span
+         = (input.offer_id, input.tier, input.currency) AND cached.valid && recent
        AND (cached.token_class = 'cached_input' OR cached.id = input.id)
        AND NOT EXISTS (
             SELECT FROM billing_prices_of(organization) before
              WHERE (before.offer_id, before.tier, before.currency)
                  = (input.offer_id, input.tier, input.currency)
-               AND before.valid @> recent.span
+               AND before.valid @> recent
                AND (before.own AND (before.token_class = 'input' AND NOT input.own
                                  OR before.token_class = 'output' AND NOT output.own
                                  OR before.token_class = 'cached_input' AND NOT cached.own)
-                    -- The input price stands in only where cached input has none of its own.
                     OR before.token_class = 'cached_input' AND cached.id = input.id))
 $$;
 ALTER FUNCTION billing_held_prices OWNER TO headrace_definer;
-REVOKE ALL ON FUNCTION billing_prices_of, billing_held_prices FROM PUBLIC;
+ALTER FUNCTION billing_held_own_prices OWNER TO headrace_definer;
+REVOKE ALL ON FUNCTION billing_prices_of, billing_held_prices, billing_held_own_prices FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION billing_prices_of
     TO headrace_app, headrace_housekeeper, headrace_definer;
