@@ -162,7 +162,7 @@ class BillingSettingsRow(TenantModel):
     organization = models.OneToOneField(
         ORGANIZATION, models.PROTECT, primary_key=True, related_name="+"
     )
-    low_balance_pico = IntegerMoneyField(null=True)
+    low_balance_pico = IntegerMoneyField(null=True)  # type: ignore[misc]  # int unless told so
     low_since_at = models.DateTimeField(null=True)
     recharge_is_enabled = models.BooleanField(db_default=False)
     recharge_threshold_pico = IntegerMoneyField(db_default=0)

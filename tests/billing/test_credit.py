@@ -1,8 +1,9 @@
 """Credit grants: the order they burn in, their beginning and end, and that money comes in once."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import connections
@@ -140,16 +141,22 @@ def test_a_key_used_for_another_kind_of_grant_is_a_conflict(poor: Tenant) -> Non
 
 
 @pytest.mark.parametrize(
-    "odd",
-    [
-        {"expires_at": NOW - DAY},
-        {"effective_at": NOW + 2 * DAY, "expires_at": NOW + DAY},
-        {"priority": -1},
-    ],
+    ("priority", "effective_at", "expires_at"),
+    [(0, None, NOW - DAY), (0, NOW + 2 * DAY, NOW + DAY), (-1, None, None)],
 )
-def test_a_grant_makes_sense(poor: Tenant, odd: dict[str, datetime]) -> None:
+def test_a_grant_makes_sense(
+    poor: Tenant, priority: int, effective_at: datetime | None, expires_at: datetime | None
+) -> None:
     with pytest.raises(ValueError, match=r"grant|priority"):
-        grant_credit(poor.organization_id, 100, "odd", **odd)  # type: ignore[arg-type] - on purpose
+        grant_credit(
+            poor.organization_id,
+            100,
+            "odd",
+            priority=priority,
+            effective_at=effective_at,
+            expires_at=expires_at,
+        )
+    assert poor.balance().posted_pico == 0
 
 
 def test_a_grant_is_in_the_audit_log(poor: Tenant) -> None:
@@ -168,15 +175,12 @@ def test_settles_and_burns_at_once_lose_nothing(poor: Tenant) -> None:
         grant_credit(poor.organization_id, 100, f"gift-{n}")
     requests = [poor.held(10, 0) for _ in range(20)]
 
-    at_once(
-        [
-            *[
-                lambda one=one: settle([used(one, UsageCounts(10, 0, 0))])  # type: ignore[misc]
-                for one in requests
-            ],
-            *[lambda: credit_grants(poor.organization_id) for _ in range(6)],
-        ]
-    )
+    usage: list[Callable[[], object]] = [
+        partial(settle, [used(one, UsageCounts(10, 0, 0))]) for one in requests
+    ]
+    reads: list[Callable[[], object]] = [partial(credit_grants, poor.organization_id)] * 6
+
+    at_once([*usage, *reads])
 
     assert sum(left(poor).values()) == 500 - 200
     assert poor.balance().posted_pico == 300

@@ -1,7 +1,9 @@
 """Invoices: what is owed is asked for once, in cents, with nothing lost on the way."""
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -180,15 +182,11 @@ def test_usage_that_goes_on_while_a_month_is_closed_is_of_the_next(
     spend(tenant, 3 * CENT)
     requests = [tenant.held(CENT, 0) for _ in range(8)]
     last_month = Period(month().start_at, datetime.now(UTC))
-    at_once(
-        [
-            lambda: close(tenant, last_month),
-            *[
-                lambda one=one: settle([used(one, UsageCounts(CENT, 0, 0))])  # type: ignore[misc]
-                for one in requests
-            ],
-        ]
-    )
+    usage: list[Callable[[], object]] = [
+        partial(settle, [used(one, UsageCounts(CENT, 0, 0))]) for one in requests
+    ]
+
+    at_once([partial(close, tenant, last_month), *usage])
 
     first = invoices(tenant.organization_id)[0]
     rest = close(tenant, Period(last_month.end_at, month().end_at))

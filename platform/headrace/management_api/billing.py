@@ -75,7 +75,7 @@ class CreditShown(serializers.Serializer[Any]):
 class CreditPage(Page):
     """A page of grants."""
 
-    data = CreditShown(many=True)
+    data = CreditShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class TopUpBody(Body):
@@ -109,7 +109,7 @@ class TopUpStarted(TopUpShown):
 class TopUpPage(Page):
     """A page of top-ups."""
 
-    data = TopUpShown(many=True)
+    data = TopUpShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class RechargeBody(Body):

@@ -92,7 +92,7 @@ class InvoiceWhole(InvoiceShown):
 class InvoicePage(Page):
     """A page of documents."""
 
-    data = InvoiceShown(many=True)
+    data = InvoiceShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class SettingsBody(Body):
