@@ -68,7 +68,7 @@ def test_every_operation_says_what_it_answers_and_how_it_fails() -> None:
         (path, method)
         for path, method, operation in operations
         if not any(
-            status == "204" or "content" in answer
+            "content" in answer or answer["description"] == "No response body"
             for status, answer in operation["responses"].items()
             if status.startswith("2")
         )
