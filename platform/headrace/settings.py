@@ -79,7 +79,8 @@ ALLOWED_HOSTS = os.environ.get(
 """Names we answer to, on every route but health. A request by any other name is 400."""
 
 # --- databases: three roles on one PostgreSQL ----------------------------------------------------
-DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 8)
+DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 16)
+"""Connections of one process. The gateway's threads keep half of them, REST views share the rest."""
 STATEMENT_MAX_S = 8
 """Of role app, below DATABASE_ANSWER_MAX_S: the server gives up before its caller does."""
 DATABASES = {"default": _database("DATABASE_URL", STATEMENT_MAX_S)}
@@ -282,7 +283,7 @@ KEY_CACHE_ENTRIES_MAX = 4096
 FAILED_LOOKUPS_PER_MINUTE_MAX = _integer("HEADRACE_FAILED_LOOKUPS_PER_MINUTE_MAX", 60)
 """Unknown keys from one address, for each process; then its keys are not looked up for a while."""
 REVOCATION_POLL_S = 1
-DATABASE_THREADS_MAX = DATABASE_POOL_MAX
+DATABASE_THREADS_MAX = DATABASE_POOL_MAX // 2
 DATABASE_ANSWER_MAX_S = 10
 """A database that says nothing for this long counts as away."""
 REST_ANSWER_MAX_S = 15
@@ -346,7 +347,7 @@ STRIPE_WEBHOOK_SECRETS = tuple(
     filter(None, os.environ.get("STRIPE_WEBHOOK_SECRETS", "").replace(" ", "").split(","))
 )
 """All that are valid now: two while one is being rotated."""
-STRIPE_TIMEOUT_S = 6
+STRIPE_TIMEOUT_S = _integer("HEADRACE_STRIPE_TIMEOUT_S", 6)
 """Of one try; with the client's own retry below REST_ANSWER_MAX_S."""
 STRIPE_SETTLE_S = _integer("HEADRACE_STRIPE_SETTLE_S", 60)
 """How often we ask Stripe about payments whose message is overdue."""
