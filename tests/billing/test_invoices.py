@@ -186,7 +186,9 @@ def test_usage_that_goes_on_while_a_month_is_closed_is_of_the_next(
         partial(settle, [used(one, UsageCounts(CENT, 0, 0))]) for one in requests
     ]
 
-    at_once([partial(close, tenant, last_month), *usage])
+    closing: Callable[[], object] = partial(close, tenant, last_month)
+
+    at_once([closing, *usage])
 
     first = invoices(tenant.organization_id)[0]
     rest = close(tenant, Period(last_month.end_at, month().end_at))
