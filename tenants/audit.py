@@ -6,13 +6,13 @@ every administrative function, and by other packages through the facade.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.db import connections
-from psycopg.types.json import Jsonb
 
 from tenants.contracts import (
     ROWS_MAX,
@@ -46,7 +46,7 @@ def record_audit(
     require_scope(using)
     with connections[using].cursor() as cursor:
         cursor.execute(
-            "SELECT tenants_record_audit(%s, %s, %s, %s, %s, %s, %s, %s)",
+            "SELECT tenants_record_audit(%s, %s, %s, %s, %s, %s, %s, %s::jsonb)",
             [
                 actor.kind.value,
                 actor.actor_id,
@@ -55,7 +55,7 @@ def record_audit(
                 action,
                 target_kind,
                 str(target_id),
-                Jsonb(dict(details or {})),
+                json.dumps(dict(details or {})),
             ],
         )
         entry_id: UUID = cursor.fetchone()[0]

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
@@ -35,7 +35,7 @@ from tenants.mail import send_mail_later
 from tenants.members import is_member
 from tenants.models import InvitationRow, OrganizationRow
 from tenants.permissions import ROLE_PERMISSIONS, require_at_least
-from tenants.scope import APP_ALIAS, TenantQuerySet, tenant_scope
+from tenants.scope import APP_ALIAS, tenant_scope
 
 TOKEN_BYTES = 32
 TOKEN_CHARS_MAX = 64
@@ -162,11 +162,11 @@ def _send(actor: Actor, address: str, role: Role, expires_at: datetime, token: s
     send_mail_later(actor.organization_id, address, "invitation", context)
 
 
-def _open() -> TenantQuerySet[InvitationRow]:
+def _open() -> QuerySet[InvitationRow]:
     return InvitationRow.objects.filter(accepted_at=None, revoked_at=None)
 
 
-def _withdraw(actor: Actor, rows: TenantQuerySet[InvitationRow]) -> int:
+def _withdraw(actor: Actor, rows: QuerySet[InvitationRow]) -> int:
     withdrawn = list(rows.select_for_update(no_key=True).values_list("id", "role"))
     for invitation_id, role in withdrawn:
         InvitationRow.objects.filter(id=invitation_id).update(revoked_at=Now(), email=None)

@@ -43,6 +43,7 @@ from tenants.permissions import operator_of, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
 
 GRACE_S_MAX = 30 * 24 * 3600
+_OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})
 KEYS_MAX = 10_000
 """Keys of one organization that are not revoked."""
 
@@ -102,7 +103,7 @@ def create_admin_key(
             using,
             kind=KeyKind.ADMIN.value,
             permissions=sorted(permission.value for permission in permissions),
-            **columns | {"scopes": []},
+            **columns,
         )
 
 
@@ -190,7 +191,7 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
 
 
 def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySettings]) -> KeyInfo:
-    """Set a project's key to what `change` makes of it; of an admin key its name and networks.
+    """Set a key to what `change` makes of it; an admin key has a name, networks and an expiry.
 
     Raises TenantObjectNotFound, TenantConflict for a revoked key, InvalidValue.
     """
@@ -201,14 +202,14 @@ def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySe
             raise TenantConflict("the key is revoked")
         settings = change(key_info(row).settings)
         columns = columns_of(settings)
-        if row.kind == KeyKind.ADMIN.value:
-            columns = {name: columns[name] for name in ("name", "cidrs")}
-        before = {name: getattr(row, name) for name in columns}
-        changed = sorted(name for name in columns if columns[name] != before[name])
+        changed = sorted(name for name in columns if columns[name] != getattr(row, name))
         if "expires_at" in changed:
             _require_future(settings.expires_at)
+        foreign = [name for name in changed if name not in _OF_ANY_KIND]
+        if foreign and row.kind == KeyKind.ADMIN.value:
+            raise InvalidValue(foreign[0], "not a setting of an admin key")
         if changed:
-            ApiKey.objects.filter(id=key_id).update(**columns)
+            ApiKey.objects.filter(id=key_id).update(**{name: columns[name] for name in changed})
             record_audit(actor, "key.updated", "key", key_id, {"changed": changed})
         return key_info(ApiKey.objects.get(id=key_id))
 
@@ -343,7 +344,7 @@ def _insert(actor: Actor, using: str, **columns: object) -> IssuedKey:
 
 def _maker(actor: Actor, using: str) -> UUID | None:
     """The person behind it: an admin key's keys end with its own maker's rights."""
-    if actor.kind is ActorKind.API_KEY:
+    if actor.kind is ActorKind.API_KEY and actor.actor_id is not None:
         making = ApiKey.objects.using(using).filter(id=actor.actor_id)
         return making.values_list("created_by", flat=True).first()
     return actor.actor_id if actor.kind is ActorKind.USER else None

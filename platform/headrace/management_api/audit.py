@@ -12,7 +12,7 @@ import tenants.facade
 from headrace import errors
 from headrace.gateway.request_ids import public_request_id
 from headrace.management_api.base import TenantView
-from headrace.management_api.paging import asked_page, asked_uuid, page_body
+from headrace.management_api.paging import asked_page, asked_uuid, page_body, page_shown
 from tenants.contracts import ActorKind, AuditEntry, Permission
 
 TEXT_CHARS_MAX = 128
@@ -34,16 +34,6 @@ class AuditEntryShown(serializers.Serializer[Any]):
     target_kind = serializers.CharField()
     target_id = serializers.CharField()
     details = serializers.DictField()
-
-
-class AuditPage(serializers.Serializer[Any]):
-    """A page of the log."""
-
-    object = serializers.CharField()
-    data = AuditEntryShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
 
 
 class AuditVerdictShown(serializers.Serializer[Any]):
@@ -69,7 +59,7 @@ class AuditLogView(TenantView):
             OpenApiParameter("since", str, description="Inclusive, with an offset."),
             OpenApiParameter("until", str, description="Exclusive, with an offset."),
         ],
-        responses=AuditPage,
+        responses=page_shown(AuditEntryShown),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Entries, newest first."""

@@ -23,7 +23,7 @@ from headrace.management_api.minute_limits import (
     limits_of,
     render_limits,
 )
-from headrace.management_api.paging import asked_page, asked_uuid, page_body
+from headrace.management_api.paging import asked_page, asked_uuid, page_body, page_shown
 from tenants.contracts import IssuedKey, KeyInfo, KeyKind, KeyScope, KeySettings, Permission
 
 KINDS = [kind.value for kind in KeyKind]
@@ -34,7 +34,7 @@ GRACE_S_MAX = 30 * 24 * 3600
 
 
 class KeyChange(Body):
-    """What may be changed; of an admin key its name and networks."""
+    """What may be changed; of an admin key its name, networks and expiry."""
 
     name = serializers.CharField(max_length=120)
     scopes = serializers.ListField(child=serializers.ChoiceField(SCOPES), required=False)
@@ -100,16 +100,6 @@ class KeyMade(KeyShown):
     key = serializers.CharField()
 
 
-class KeyPage(serializers.Serializer[Any]):
-    """A page of keys."""
-
-    object = serializers.CharField()
-    data = KeyShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class KeysView(TenantView):
     """The organization's keys."""
 
@@ -121,7 +111,7 @@ class KeysView(TenantView):
             OpenApiParameter("kind", str, enum=KINDS),
             OpenApiParameter("project_id", UUID),
         ],
-        responses=KeyPage,
+        responses=page_shown(KeyShown),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Keys of a kind (projects' unless asked), newest first; of one project if asked."""

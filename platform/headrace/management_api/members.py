@@ -16,7 +16,7 @@ import tenants.facade
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body
 from headrace.management_api.me import PersonView
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Invitation, Member, Permission, Role
 
 ROLES = [role.value for role in Role]
@@ -39,16 +39,6 @@ class MemberShown(serializers.Serializer[Any]):
     display_name = serializers.CharField()
     role = serializers.ChoiceField(ROLES)
     added_at = serializers.DateTimeField()
-
-
-class MemberPage(serializers.Serializer[Any]):
-    """A page of members."""
-
-    object = serializers.CharField()
-    data = MemberShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
 
 
 class InvitationBody(Body):
@@ -78,16 +68,6 @@ class InvitationMade(InvitationShown):
     token = serializers.CharField()
 
 
-class InvitationPage(serializers.Serializer[Any]):
-    """A page of invitations."""
-
-    object = serializers.CharField()
-    data = InvitationShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class AcceptBody(Body):
     """The token of the mail."""
 
@@ -106,7 +86,7 @@ class MembersView(TenantView):
 
     permissions = {"GET": Permission.MEMBERS_READ}
 
-    @extend_schema(responses=MemberPage)
+    @extend_schema(responses=page_shown(MemberShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Members by user id."""
         page = asked_page(request)
@@ -149,7 +129,7 @@ class InvitationsView(TenantView):
     permissions = {"GET": Permission.MEMBERS_READ, "POST": Permission.MEMBERS_WRITE}
     sensitive: ClassVar[frozenset[str]] = frozenset({"POST"})
 
-    @extend_schema(responses=InvitationPage)
+    @extend_schema(responses=page_shown(InvitationShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Invitations, newest first."""
         page = asked_page(request)

@@ -17,7 +17,7 @@ from headrace import errors
 from headrace.management_api.audit import ACTIONS_MAX, asked_texts
 from headrace.management_api.base import OrganizationKeyView
 from headrace.management_api.openai_lists import seconds
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import ActorKind, AuditEntry, Permission
 
 SECONDS_MAX = 253_402_300_799
@@ -57,16 +57,6 @@ class OpenAiAuditLog(serializers.Serializer[Any]):
     details = serializers.DictField()
 
 
-class OpenAiAuditLogPage(serializers.Serializer[Any]):
-    """A page of the log."""
-
-    object = serializers.CharField()
-    data = OpenAiAuditLog(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class OpenAiAuditLogsView(OrganizationKeyView):
     """The audit log."""
 
@@ -80,7 +70,7 @@ class OpenAiAuditLogsView(OrganizationKeyView):
             OpenApiParameter(SINCE, int),
             OpenApiParameter(UNTIL, int),
         ],
-        responses=OpenAiAuditLogPage,
+        responses=page_shown(OpenAiAuditLog),
     )
     def get(self, request: Request) -> Response:
         """Entries, newest first."""

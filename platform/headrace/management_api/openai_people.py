@@ -19,7 +19,7 @@ from headrace.management_api.base import OrganizationKeyView
 from headrace.management_api.bodies import Body
 from headrace.management_api.members import state_of
 from headrace.management_api.openai_lists import DeletedShown, deleted, seconds
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import (
     Invitation,
     KeyInfo,
@@ -73,16 +73,6 @@ class OpenAiUser(serializers.Serializer[Any]):
     added_at = serializers.IntegerField()
 
 
-class OpenAiUserPage(serializers.Serializer[Any]):
-    """A page of users."""
-
-    object = serializers.CharField()
-    data = OpenAiUser(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class OpenAiInvite(serializers.Serializer[Any]):
     """OpenAI's invite object; the address of one that is not pending is forgotten."""
 
@@ -97,16 +87,6 @@ class OpenAiInvite(serializers.Serializer[Any]):
     created_at = serializers.IntegerField()
     expires_at = serializers.IntegerField()
     accepted_at = serializers.IntegerField(allow_null=True)
-
-
-class OpenAiInvitePage(serializers.Serializer[Any]):
-    """A page of invites."""
-
-    object = serializers.CharField()
-    data = OpenAiInvite(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
 
 
 class OpenAiAdminKey(serializers.Serializer[Any]):
@@ -129,22 +109,12 @@ class OpenAiAdminKeyMade(OpenAiAdminKey):
     value = serializers.CharField()
 
 
-class OpenAiAdminKeyPage(serializers.Serializer[Any]):
-    """A page of admin keys."""
-
-    object = serializers.CharField()
-    data = OpenAiAdminKey(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class OpenAiUsersView(OrganizationKeyView):
     """Members."""
 
     permissions = {"GET": Permission.MEMBERS_READ}
 
-    @extend_schema(responses=OpenAiUserPage)
+    @extend_schema(responses=page_shown(OpenAiUser))
     def get(self, request: Request) -> Response:
         """Members by id."""
         page = asked_page(request)
@@ -186,7 +156,7 @@ class OpenAiInvitesView(OrganizationKeyView):
 
     permissions = {"GET": Permission.MEMBERS_READ, "POST": Permission.MEMBERS_WRITE}
 
-    @extend_schema(responses=OpenAiInvitePage)
+    @extend_schema(responses=page_shown(OpenAiInvite))
     def get(self, request: Request) -> Response:
         """Invitations, newest first."""
         page = asked_page(request)
@@ -226,7 +196,7 @@ class OpenAiAdminKeysView(OrganizationKeyView):
 
     permissions = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
 
-    @extend_schema(responses=OpenAiAdminKeyPage)
+    @extend_schema(responses=page_shown(OpenAiAdminKey))
     def get(self, request: Request) -> Response:
         """Admin keys, newest first."""
         page = asked_page(request)

@@ -16,7 +16,7 @@ import tenants.facade
 from headrace.management_api.base import OrganizationKeyView
 from headrace.management_api.bodies import Body
 from headrace.management_api.openai_lists import DeletedShown, deleted, seconds
-from headrace.management_api.paging import asked_flag, asked_page, page_body
+from headrace.management_api.paging import asked_flag, asked_page, page_body, page_shown
 from tenants.contracts import (
     KeyInfo,
     KeyKind,
@@ -50,16 +50,6 @@ class OpenAiProject(serializers.Serializer[Any]):
     archived_at = serializers.IntegerField(allow_null=True)
 
 
-class OpenAiProjectPage(serializers.Serializer[Any]):
-    """A page of projects."""
-
-    object = serializers.CharField()
-    data = OpenAiProject(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class OpenAiServiceAccount(serializers.Serializer[Any]):
     """OpenAI's service account object."""
 
@@ -68,16 +58,6 @@ class OpenAiServiceAccount(serializers.Serializer[Any]):
     name = serializers.CharField()
     role = serializers.CharField()
     created_at = serializers.IntegerField()
-
-
-class OpenAiServiceAccountPage(serializers.Serializer[Any]):
-    """A page of service accounts."""
-
-    object = serializers.CharField()
-    data = OpenAiServiceAccount(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
 
 
 class OpenAiFirstKey(serializers.Serializer[Any]):
@@ -109,23 +89,13 @@ class OpenAiProjectKey(serializers.Serializer[Any]):
     owner_project_access = serializers.ChoiceField(["active", "inactive"])
 
 
-class OpenAiProjectKeyPage(serializers.Serializer[Any]):
-    """A page of a project's keys."""
-
-    object = serializers.CharField()
-    data = OpenAiProjectKey(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class OpenAiProjectsView(OrganizationKeyView):
     """Projects."""
 
     permissions = {"GET": Permission.PROJECTS_READ, "POST": Permission.PROJECTS_WRITE}
 
     @extend_schema(
-        parameters=[OpenApiParameter("include_archived", bool)], responses=OpenAiProjectPage
+        parameters=[OpenApiParameter("include_archived", bool)], responses=page_shown(OpenAiProject)
     )
     def get(self, request: Request) -> Response:
         """Projects, newest first."""
@@ -181,7 +151,7 @@ class OpenAiServiceAccountsView(OrganizationKeyView):
 
     permissions = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
 
-    @extend_schema(responses=OpenAiServiceAccountPage)
+    @extend_schema(responses=page_shown(OpenAiServiceAccount))
     def get(self, request: Request, project_id: UUID) -> Response:
         """Service accounts, newest first."""
         page = asked_page(request)
@@ -241,7 +211,7 @@ class OpenAiProjectKeysView(OrganizationKeyView):
 
     permissions = {"GET": Permission.KEYS_READ}
 
-    @extend_schema(responses=OpenAiProjectKeyPage)
+    @extend_schema(responses=page_shown(OpenAiProjectKey))
     def get(self, request: Request, project_id: UUID) -> Response:
         """Keys, newest first."""
         page = asked_page(request)

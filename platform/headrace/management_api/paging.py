@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
 from rest_framework.request import Request
 
 from headrace import errors
@@ -95,3 +97,17 @@ def page_body(
         "last_id": data[-1]["id"] if data else None,
         "has_more": len(rows) > page.limit,
     }
+
+
+def page_shown(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """How the API's description shows a page of such items."""
+    return inline_serializer(
+        f"{item.__name__}Page",
+        {
+            "object": serializers.CharField(),
+            "data": item(many=True),
+            "first_id": serializers.UUIDField(allow_null=True),
+            "last_id": serializers.UUIDField(allow_null=True),
+            "has_more": serializers.BooleanField(),
+        },
+    )

@@ -17,7 +17,7 @@ from headrace.management_api.minute_limits import (
     limits_of,
     render_limits,
 )
-from headrace.management_api.paging import asked_flag, asked_page, asked_uuid, page_body
+from headrace.management_api.paging import asked_flag, asked_page, asked_uuid, page_body, page_shown
 from tenants.contracts import NO_LIMITS, Permission, ProjectInfo, ServiceAccount
 
 NAME_CHARS_MAX = 120
@@ -41,16 +41,6 @@ class ProjectShown(serializers.Serializer[Any]):
     archived_at = serializers.DateTimeField(allow_null=True)
 
 
-class ProjectPage(serializers.Serializer[Any]):
-    """A page of projects."""
-
-    object = serializers.CharField()
-    data = ProjectShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class ServiceAccountBody(Body):
     """A program's account, in which project."""
 
@@ -69,22 +59,14 @@ class ServiceAccountShown(serializers.Serializer[Any]):
     disabled_at = serializers.DateTimeField(allow_null=True)
 
 
-class ServiceAccountPage(serializers.Serializer[Any]):
-    """A page of service accounts."""
-
-    object = serializers.CharField()
-    data = ServiceAccountShown(many=True)
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class ProjectsView(TenantView):
     """The organization's projects."""
 
     permissions = {"GET": Permission.PROJECTS_READ, "POST": Permission.PROJECTS_WRITE}
 
-    @extend_schema(parameters=[OpenApiParameter("archived", bool)], responses=ProjectPage)
+    @extend_schema(
+        parameters=[OpenApiParameter("archived", bool)], responses=page_shown(ProjectShown)
+    )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Projects, newest first; with `archived=true` the archived ones too."""
         page = asked_page(request, "archived")
@@ -146,7 +128,9 @@ class ServiceAccountsView(TenantView):
 
     permissions = {"GET": Permission.KEYS_READ, "POST": Permission.KEYS_WRITE}
 
-    @extend_schema(parameters=[OpenApiParameter("project_id", UUID)], responses=ServiceAccountPage)
+    @extend_schema(
+        parameters=[OpenApiParameter("project_id", UUID)], responses=page_shown(ServiceAccountShown)
+    )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Service accounts, newest first; those of one project if asked."""
         page = asked_page(request, "project_id")
