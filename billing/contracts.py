@@ -807,6 +807,15 @@ class StripeComparison:
     mismatches: tuple[StripeMismatch, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What replaying the log came to: entries read, balances compared, and those that differ."""
+
+    entries: int
+    accounts: int
+    differences: tuple[str, ...]
+
+
 class BillingError(Exception):
     """Base of everything this package raises on purpose."""
 

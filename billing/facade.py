@@ -65,6 +65,7 @@ from billing.quotas import (
     set_quota,
 )
 from billing.receipts import receipt
+from billing.replay import replay
 from billing.reconcile import reconcile, reconcile_report
 from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
 from billing.stripe_sync.provider import connect_stripe
@@ -133,6 +134,7 @@ __all__ = [
     "renew",
     "replace_quotas",
     "reprice",
+    "replay",
     "roll_up",
     "save_billing_settings",
     "save_profile",
