@@ -381,6 +381,19 @@ class LedgerLeg:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """What repricing made of a charge: `charged_pico` moved on the balance, negative is credit."""
+
+    made_at: datetime
+    reason: str
+    old_pico: int
+    new_pico: int
+    charged_pico: int
+    written_off_pico: int
+    ledger_transaction_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Everything one request was held, counted and charged for."""
 
@@ -410,6 +423,8 @@ class Receipt:
     tags: Mapping[str, str]
     ledger_transaction_id: UUID | None
     ledger_legs: tuple[LedgerLeg, ...]
+    corrections: tuple[Correction, ...] = ()
+    """What repricing made of the charge since, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,9 @@ def _quota_in_the_way(answer: str) -> QuotaInTheWay:
 
 def _settlement_item(settlement: Settlement) -> dict[str, object]:
     counts = settlement.counts
+    if counts.cache_write_tokens:
+        # No engine here charges for them, and a hold has no price of theirs: never drop them.
+        raise SettlementInvalid(f"request {settlement.request_id} has cache writes")
     numbers = {
         "uncached": counts.uncached_input_tokens,
         "cached": counts.cached_input_tokens,

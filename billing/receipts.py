@@ -4,9 +4,11 @@ Reads under the tenant's scope, so another tenant's id answers like an unknown o
 bills. Called by `GET /v1/usage/requests/{id}` and by the gateway's batch port.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 from billing.contracts import (
+    Correction,
     LedgerLeg,
     Receipt,
     ReceiptNotFound,
@@ -14,7 +16,7 @@ from billing.contracts import (
     UsageCounts,
     UsageSource,
 )
-from billing.models import Hold, LedgerLegRow, UsageEvent
+from billing.models import CorrectionRow, Hold, LedgerLegRow, UsageEvent
 from tenants.facade import tenant_scope
 
 
@@ -40,7 +42,21 @@ def receipt(organization_id: UUID, request_id: UUID) -> Receipt:
                 .order_by("account__kind")
                 .values_list("account__kind", "amount_pico")
             )
-    return _receipt(hold, event, legs)
+        corrections = tuple(
+            Correction(
+                made_at=row.created_at,
+                reason=row.reason,
+                old_pico=row.old_pico,
+                new_pico=row.new_pico,
+                charged_pico=row.charged_pico,
+                written_off_pico=row.written_off_pico,
+                ledger_transaction_id=row.ledger_tx_id,
+            )
+            for row in CorrectionRow.objects.filter(
+                organization_id=organization_id, request_id=request_id
+            ).order_by("id")
+        )
+    return replace(_receipt(hold, event, legs), corrections=corrections)
 
 
 def _receipt(hold: Hold, event: UsageEvent | None, legs: tuple[LedgerLeg, ...]) -> Receipt:

@@ -13,6 +13,7 @@ from billing.contracts import (
     PriceEntry,
     Repriced,
     ServiceTier,
+    SettlementInvalid,
     TokenClass,
     UsageCounts,
 )
@@ -121,6 +122,30 @@ def test_a_correction_points_at_the_entry_it_corrects_and_the_event_stays(acme: 
         acme.receipt(request).ledger_transaction_id,
         600,
     )
+
+
+def test_the_receipt_shows_the_charge_as_it_was_and_what_was_made_of_it(acme: Tenant) -> None:
+    model = make_offer(fresh(), 10, 10, 10)
+    request = sold(acme, model)
+    list_prices(model, 4, 4, 4)
+
+    repriced(model)
+
+    told = acme.receipt(request)
+    [correction] = told.corrections
+    assert (told.charge_pico, told.input_micros_per_mtok) == (1_000, 10)
+    assert (correction.old_pico, correction.new_pico, correction.charged_pico) == (1_000, 400, -600)
+    assert correction.reason == "typed per token"
+    assert correction.ledger_transaction_id != told.ledger_transaction_id
+
+
+def test_cache_writes_that_no_hold_has_a_price_for_are_never_dropped(acme: Tenant) -> None:
+    request = acme.held(60, 40)
+
+    with pytest.raises(SettlementInvalid, match="cache writes"):
+        settle([used(request, UsageCounts(50, 0, 40, 10))])
+
+    assert acme.receipt(request).state == "open"
 
 
 def test_a_dearer_price_charges_the_difference(acme: Tenant) -> None:

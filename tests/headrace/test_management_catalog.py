@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 import billing.facade
 from billing.contracts import DraftBook, PriceEntry, ServiceTier, TokenClass, UsageCounts
+from headrace.gateway.request_ids import public_request_id
 from tenants.contracts import Permission
 from tests.billing.cast import Tenant, make_offer, make_tenant, used
 from tests.books import rows
@@ -265,16 +266,17 @@ def test_an_operator_deprecates_a_model_and_takes_it_back(acme: Tenant) -> None:
     assert "no such model" in refused("deprecate_model", "no-such-model", "--reinstate")
 
 
-def sold(tenant: Tenant, model: str) -> None:
-    """A settled request at 10 pico-units for each of 100 tokens."""
+def sold(tenant: Tenant, model: str) -> str:
+    """A settled request at 10 pico-units for each of 100 tokens; its id as clients know it."""
     quoted = billing.facade.quote(tenant.organization_id, None, model, INTERACTIVE)
     request = tenant.quoted(quoted).held(60, 40)
     billing.facade.settle([replace(used(request, UsageCounts(60, 0, 40)), model_served=model)])
+    return public_request_id(request.request_id)
 
 
 def test_last_hours_usage_is_previewed_and_then_repriced(acme: Tenant, tmp_path: Path) -> None:
     model = make_offer(fresh(), 10, 10, 10)
-    sold(acme, model)
+    request_id = sold(acme, model)
     draft = price_file(tmp_path, model, {"interactive": {"output": "0.000005"}})
     span = ("--from", "2020-01-01", "--to", "2099-01-01")
     words = ("reprice", "--model", model, *span, "--reason", "typed per token")
@@ -291,6 +293,10 @@ def test_last_hours_usage_is_previewed_and_then_repriced(acme: Tenant, tmp_path:
     assert f"{slug}: 1 events would be corrected: 0.00 charged, 0.0000000002 given back" in dry
     assert "0.0000000002 given back, 0.00 written off" in corrected
     assert again.endswith("0 events corrected\n")
+    receipt = Door(acme.secret).get(f"/v1/usage/requests/{request_id}").json()
+    [correction] = receipt["corrections"]
+    assert (receipt["amount_pico"], correction["amount"]) == ("1000", "-0.0000000002")
+    assert (correction["new_pico"], correction["reason"]) == ("800", "typed per token")
     assert "no such book" in refused(*words, "--book", "999999")
 
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 import billing.facade
-from billing.contracts import Receipt, ReceiptNotFound
+from billing.contracts import Correction, Receipt, ReceiptNotFound
 from billing.facade import decimal_string
 from headrace import errors
 from headrace.gateway.request_ids import parse_request_id, public_request_id
@@ -55,6 +55,19 @@ class LedgerShown(serializers.Serializer[Any]):
     legs = LegShown(many=True)
 
 
+class CorrectionShown(serializers.Serializer[Any]):
+    """What repricing made of the charge later; a negative amount was given back."""
+
+    made_at = serializers.DateTimeField()
+    reason = serializers.CharField()
+    old_pico = serializers.CharField()
+    new_pico = serializers.CharField()
+    amount_pico = serializers.CharField()
+    amount = serializers.CharField()
+    written_off_pico = serializers.CharField()
+    transaction_id = serializers.UUIDField()
+
+
 class ReceiptShown(serializers.Serializer[Any]):
     """What one request was held, counted and charged for."""
 
@@ -80,6 +93,7 @@ class ReceiptShown(serializers.Serializer[Any]):
     user_id = serializers.CharField(allow_null=True)
     tags = serializers.DictField(child=serializers.CharField())
     ledger = LedgerShown()
+    corrections = CorrectionShown(many=True)
 
 
 class ReceiptView(APIView):
@@ -106,6 +120,20 @@ class ReceiptView(APIView):
         if identity.kind is KeyKind.PROJECT and receipt.project_id != identity.project_id:
             raise ReceiptNotFound(request_id)
         return Response(render_receipt(receipt))
+
+
+def render_correction(correction: Correction) -> dict[str, Any]:
+    """A correction as JSON."""
+    return {
+        "made_at": correction.made_at.isoformat(),
+        "reason": correction.reason,
+        "old_pico": str(correction.old_pico),
+        "new_pico": str(correction.new_pico),
+        "amount_pico": str(correction.charged_pico),
+        "amount": decimal_string(correction.charged_pico),
+        "written_off_pico": str(correction.written_off_pico),
+        "transaction_id": str(correction.ledger_transaction_id),
+    }
 
 
 def render_receipt(receipt: Receipt) -> dict[str, Any]:
@@ -154,4 +182,5 @@ def render_receipt(receipt: Receipt) -> dict[str, Any]:
                 for leg in receipt.ledger_legs
             ],
         },
+        "corrections": [render_correction(one) for one in receipt.corrections],
     }
