@@ -58,6 +58,7 @@ from billing.pricing import (
     per_token_string,
 )
 from billing.quotas import (
+    change_quota,
     lift_quota,
     quotas,
     replace_quotas,
@@ -84,6 +85,7 @@ __all__ = [
     "begin_topup",
     "billing_settings",
     "bucket_end",
+    "change_quota",
     "close_due",
     "complete_topup",
     "connect_stripe",

@@ -57,6 +57,19 @@ def set_quota(actor: Actor, wanted: QuotaWanted, using: str = "default") -> Quot
     return _in_scope(actor, using, lambda: _put(actor, wanted, using))
 
 
+def change_quota(
+    actor: Actor, quota_id: UUID, wanted: QuotaWanted, using: str = "default"
+) -> Quota:
+    """Give a quota another amount or other recipients; all else of `wanted` is what it is.
+
+    Raises as `set_quota` does, QuotaNotFound for any other, and QuotaInvalid when a soft one of
+    that amount stands already.
+    """
+    actor.require(Permission.LIMITS_WRITE)
+    _check(wanted)
+    return _in_scope(actor, using, lambda: _put(actor, wanted, using, quota_id))
+
+
 def replace_quotas(
     actor: Actor, wanted: Sequence[QuotaWanted], using: str = "default"
 ) -> list[Quota]:
@@ -114,13 +127,14 @@ def _in_scope(actor: Actor, using: str, work: Callable[[], Result]) -> Result:
     return again(once)
 
 
-def _put(actor: Actor, wanted: QuotaWanted, using: str) -> Quota:
+def _put(actor: Actor, wanted: QuotaWanted, using: str, standing_id: UUID | None = None) -> Quota:
     try:
         with connections[using].cursor() as cursor:
             cursor.execute(
-                "SELECT billing_set_quota(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                f"SELECT billing_set_quota({', '.join(['%s'] * 15)})",
                 [
                     actor.organization_id,
+                    standing_id,
                     wanted.scope.value,
                     wanted.scope_id,
                     wanted.end_user,
@@ -145,7 +159,11 @@ def _put(actor: Actor, wanted: QuotaWanted, using: str) -> Quota:
             raise QuotaInvalid(
                 f"an organization has at most {QUOTAS_MAX} limits", "quotas"
             ) from None
+        if constraint == "billing_quota_policy_soft_apart":
+            raise QuotaInvalid("a limit of this amount stands already", "limit") from None
         raise
+    if quota_id is None:
+        raise QuotaNotFound("no such limit")
     record_audit(
         actor,
         "limit.changed",

@@ -104,8 +104,9 @@ RETURN jsonb_build_object(
     'window_start', window_start, 'time_zone', policy.time_zone,
     'resets_at', billing_window_end(window_start, policy.period, policy.time_zone));
 
--- Put a policy in force, in place of the one for the same thing. Counts the window that runs: what
--- its requests have used, and what those under way hold.
+-- Put a policy in force, in place of the one for the same thing; with an id, in place of that one,
+-- or null where it does not stand. Counts the window that runs: what its requests have used, and
+-- what those under way hold.
 CREATE FUNCTION billing_put_quota(wanted billing_quota_policy) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -123,7 +124,12 @@ BEGIN
        AND (p.scope, p.end_user, p.metric, p.period, p.is_hard)
          = (wanted.scope, wanted.end_user, wanted.metric, wanted.period, wanted.is_hard)
        AND p.scope_id IS NOT DISTINCT FROM wanted.scope_id
-       AND (p.is_hard OR p.limit_amount = wanted.limit_amount);
+       -- Soft ones of several amounts stand side by side: one that changes says which it is.
+       AND (p.is_hard OR p.id = wanted.id
+            OR wanted.id IS NULL AND p.limit_amount = wanted.limit_amount);
+    IF wanted.id IS NOT NULL AND standing.id IS DISTINCT FROM wanted.id THEN
+        RETURN NULL;
+    END IF;
     IF (standing.time_zone, standing.counts_cached) = (zone, wanted.counts_cached) THEN
         UPDATE billing_quota_policy p
            SET limit_amount = wanted.limit_amount, recipients = wanted.recipients,
@@ -162,10 +168,10 @@ BEGIN
 END
 $$;
 
--- Set a tenant's quota, as somebody of the tenant in scope; the metric's own policy is replaced.
+-- Set a tenant's quota, or change the one that `standing` names, as somebody of the tenant in scope.
 CREATE FUNCTION billing_set_quota(
-    organization uuid, scope text, scope_id uuid, end_user text, metric text, period text,
-    limit_amount numeric, is_hard boolean, counts_cached boolean, recipients text[],
+    organization uuid, standing uuid, scope text, scope_id uuid, end_user text, metric text,
+    period text, limit_amount numeric, is_hard boolean, counts_cached boolean, recipients text[],
     subject_prefix text, set_by_kind text, set_by_id uuid, policies_max int
 ) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
@@ -185,6 +191,7 @@ BEGIN
         RAISE EXCEPTION 'the organization has no such %', scope
             USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'billing_quota_policy_of';
     END IF;
+    wanted.id := standing;
     wanted.organization_id := organization;
     wanted.scope := scope;
     wanted.scope_id := scope_id;

@@ -341,6 +341,10 @@ def _from_billing(error: billing.contracts.BillingError) -> ApiError | None:
             return invalid(str(error), "group_by")
         case billing.contracts.ReceiptNotFound():
             return ApiError(404, "No such request.")
+        case billing.contracts.QuotaNotFound():
+            return ApiError(404, "No such limit, or none of this organization's.")
+        case billing.contracts.QuotaInvalid():
+            return invalid(f"'{error.param}': {error}.", error.param)
         case billing.contracts.AliasNotFound():
             return ApiError(404, "No such alias.")
         case billing.contracts.AliasExists():

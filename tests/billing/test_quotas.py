@@ -24,6 +24,7 @@ from billing.contracts import (
     UsageCounts,
 )
 from billing.facade import (
+    change_quota,
     hold,
     lift_quota,
     quotas,
@@ -477,6 +478,23 @@ def test_a_quota_that_makes_no_sense_is_refused(
     assert quotas(admin(acme)) == []
 
 
+def test_a_soft_quota_changes_its_amount_and_stays_itself(acme: Tenant, globex: Tenant) -> None:
+    alert = replace(TOKENS_A_DAY, is_hard=False, recipients=("a@acme.example",))
+    first = set_quota(admin(acme), alert)
+    second = set_quota(admin(acme), replace(alert, limit_amount=500))
+
+    changed = change_quota(admin(acme), first.quota_id, replace(alert, limit_amount=9))
+
+    assert (changed.quota_id, changed.wanted.limit_amount) == (first.quota_id, 9)
+    with pytest.raises(QuotaInvalid):
+        change_quota(admin(acme), second.quota_id, replace(alert, limit_amount=9))
+    with pytest.raises(QuotaNotFound):
+        change_quota(admin(globex), first.quota_id, alert)
+    with pytest.raises(QuotaNotFound):
+        change_quota(admin(acme), first.quota_id, replace(alert, is_hard=True))
+    assert sorted(one.wanted.limit_amount for one in quotas(admin(acme))) == [9, 500]
+
+
 def wanted_of(found: Sequence[Quota]) -> list[QuotaWanted]:
     return [one.wanted for one in found]
 
@@ -517,8 +535,8 @@ def test_an_organization_has_a_bounded_number_of_quotas(
 
 def test_the_app_sets_no_quota_outside_its_tenants_scope(acme: Tenant, globex: Tenant) -> None:
     statement = (
-        "SELECT billing_set_quota(%s, 'organization', NULL, '', 'tokens', 'day', 0, true, true,"
-        " '{}', '', 'user', NULL, 100)"
+        "SELECT billing_set_quota(%s, NULL, 'organization', NULL, '', 'tokens', 'day', 0, true,"
+        " true, '{}', '', 'user', NULL, 100)"
     )
     with (
         pytest.raises(Exception, match="inside its tenant's scope"),

@@ -16,7 +16,7 @@ The body of an act may be a function of the side and the arguments that `own` ma
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +27,15 @@ from uuid_utils.compat import uuid7
 
 import billing.facade
 import tenants.facade
-from billing.contracts import HoldRequest, ServiceTier, UsageCounts
+from billing.contracts import (
+    HoldRequest,
+    QuotaMetric,
+    QuotaPeriod,
+    QuotaScope,
+    QuotaWanted,
+    ServiceTier,
+    UsageCounts,
+)
 from billing.invoices.closing import close_period
 from billing.invoices.periods import month_of
 from headrace.gateway.request_ids import public_request_id
@@ -329,6 +337,109 @@ USAGE_ROWS = {
 }
 
 
+SPEND = QuotaWanted(QuotaScope.ORGANIZATION, QuotaMetric.SPEND, QuotaPeriod.MONTH, 10**12)
+SPEND_LIMIT: Json = {"threshold_amount": 500, "currency": "USD", "interval": "month"}
+
+
+def spend_alert_body(_side: Side, _arguments: Arguments) -> Json:
+    """An alert at an amount that no other alert has."""
+    channel = {"type": "email", "recipients": ["money@example.com"]}
+    return {
+        **SPEND_LIMIT,
+        "threshold_amount": uuid4().int % 10**12,
+        "notification_channel": channel,
+    }
+
+
+def new_spend_alert(side: Side, project_id: UUID | None) -> Arguments:
+    """An alert; the ones before it go, for an organization has a bounded number of limits."""
+    for earlier in billing.facade.quotas(side.actor):
+        billing.facade.lift_quota(side.actor, earlier.quota_id)
+    scope = QuotaScope.PROJECT if project_id else QuotaScope.ORGANIZATION
+    wanted = replace(SPEND, scope=scope, scope_id=project_id, is_hard=False)
+    return {"alert_id": billing.facade.set_quota(side.actor, wanted).quota_id}
+
+
+def spend_alert(side: Side) -> Arguments:
+    """An alert of the organization's spend."""
+    return new_spend_alert(side, None)
+
+
+def lifted_spend_alert(side: Side) -> Arguments:
+    """An alert that was lifted."""
+    arguments = spend_alert(side)
+    billing.facade.lift_quota(side.actor, arguments["alert_id"])
+    return arguments
+
+
+def spend_limit(side: Side) -> Arguments:
+    """A limit of the organization's spend."""
+    billing.facade.set_quota(side.actor, SPEND)
+    return {}
+
+
+def spend_limit_of_project(side: Side) -> Arguments:
+    """A limit of the first project's spend."""
+    wanted = replace(SPEND, scope=QuotaScope.PROJECT, scope_id=side.project_id)
+    billing.facade.set_quota(side.actor, wanted)
+    return {"project_id": side.project_id}
+
+
+def spend_alert_of_project(side: Side) -> Arguments:
+    """An alert of the first project's spend."""
+    return {"project_id": side.project_id, **new_spend_alert(side, side.project_id)}
+
+
+def spend_alert_by_sibling(side: Side) -> Arguments:
+    """The same alert by way of the other project."""
+    return {"project_id": side.sibling_project_id, **new_spend_alert(side, side.project_id)}
+
+
+def rate_limit(side: Side) -> Arguments:
+    """The first project's."""
+    return {"project_id": side.project_id, "rate_limit_id": side.project_id}
+
+
+def rate_limit_by_sibling(side: Side) -> Arguments:
+    """The first project's by way of the other project."""
+    return {"project_id": side.sibling_project_id, "rate_limit_id": side.project_id}
+
+
+def first_project(side: Side) -> Arguments:
+    """It alone."""
+    return {"project_id": side.project_id}
+
+
+ALERT_ACTS = {"GET": Act(), "POST": Act(spend_alert_body), "DELETE": Act()}
+LIMIT_ACTS = {"GET": Act(), "POST": Act(SPEND_LIMIT), "DELETE": Act()}
+LIMITS_ROWS = {
+    T + "limits": Row(TENANT, {"GET": Act(), "PUT": Act({"quotas": []})}),
+    K + "spend_limit": Row(ORGANIZATION_KEY, LIMIT_ACTS, own=spend_limit),
+    K + "spend_alerts": Row(ORGANIZATION_KEY, {"GET": Act(), "POST": Act(spend_alert_body)}),
+    K + "spend_alerts/<uuid:alert_id>": Row(
+        ORGANIZATION_KEY, ALERT_ACTS, own=spend_alert, deleted=lifted_spend_alert
+    ),
+    K + "projects/<uuid:project_id>/spend_limit": Row(
+        ORGANIZATION_KEY, LIMIT_ACTS, own=spend_limit_of_project
+    ),
+    K + "projects/<uuid:project_id>/spend_alerts": Row(
+        ORGANIZATION_KEY, {"GET": Act(), "POST": Act(spend_alert_body)}, own=first_project
+    ),
+    K + "projects/<uuid:project_id>/spend_alerts/<uuid:alert_id>": Row(
+        ORGANIZATION_KEY, ALERT_ACTS, own=spend_alert_of_project, sibling=spend_alert_by_sibling
+    ),
+    K + "projects/<uuid:project_id>/rate_limits": Row(
+        ORGANIZATION_KEY, {"GET": Act()}, own=first_project
+    ),
+    K + "projects/<uuid:project_id>/rate_limits/<uuid:rate_limit_id>": Row(
+        ORGANIZATION_KEY,
+        {"POST": Act({"max_requests_per_1_minute": 100})},
+        own=rate_limit,
+        sibling=rate_limit_by_sibling,
+    ),
+}
+
+
 def member(side: Side) -> Arguments:
     """A viewer who has just joined."""
     user_id = new_user()
@@ -587,6 +698,7 @@ PERSON_ROWS = {
 ROWS: dict[str, Row] = {
     **PEOPLE_ROWS,
     **USAGE_ROWS,
+    **LIMITS_ROWS,
     **PERSON_ROWS,
     **CATALOG_ROWS,
     **BILLING_ROWS,
