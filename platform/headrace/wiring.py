@@ -14,7 +14,7 @@ class HeadraceConfig(AppConfig):
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.facade import forget_jobs
         from batch_jobs.ports import provide_completion_port
-        from billing.facade import connect_stripe
+        from billing.facade import connect_stripe, forget_addresses
         from headrace.gateway.batch_port import batch_port
         from headrace.sign_in.audit import connect
         from headrace.sign_in.erasing import forget_people
@@ -23,5 +23,6 @@ class HeadraceConfig(AppConfig):
         provide_completion_port(batch_port)
         register_eraser("bulk work", forget_jobs)
         register_eraser("sign-in", forget_people)
+        register_eraser("addresses of documents", forget_addresses)
         connect_stripe()
         connect()
