@@ -7,14 +7,15 @@ other letters lose their accents, or appear as question marks. Called by the vie
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
-
-from fpdf import FPDF
-from fpdf.enums import XPos, YPos
 
 from billing.contracts import PICO, Invoice, InvoiceKind, InvoiceLine, LineKind
 from billing.invoices.composing import COUNTED
 from billing.pricing import decimal_string
+
+if TYPE_CHECKING:
+    from fpdf import FPDF
 
 FONT = "Helvetica"
 LINE_MM = 5
@@ -39,6 +40,8 @@ MICROS_TO_PICO = PICO // 10**6
 
 def invoice_pdf(invoice: Invoice, issuer: str) -> bytes:
     """The document as PDF; `issuer` is who sends it, in lines of text."""
+    from fpdf import FPDF  # 17 MB, of which a process that draws nothing needs none
+
     pdf = FPDF(format="A4")
     pdf.set_creation_date(invoice.issued_at)
     pdf.set_title(f"{TITLES[invoice.kind]} {invoice.number}")
@@ -55,7 +58,7 @@ def invoice_pdf(invoice: Invoice, issuer: str) -> bytes:
     return bytes(pdf.output())
 
 
-def _head(pdf: FPDF, invoice: Invoice, issuer: str) -> None:
+def _head(pdf: "FPDF", invoice: Invoice, issuer: str) -> None:
     for text in issuer.splitlines():
         _text(pdf, text)
     pdf.ln(LINE_MM)
@@ -68,7 +71,7 @@ def _head(pdf: FPDF, invoice: Invoice, issuer: str) -> None:
                 _text(pdf, f"{name}: {text}")
     pdf.ln(LINE_MM)
     pdf.set_font(FONT, "B", 16)
-    pdf.cell(0, 10, f"{TITLES[invoice.kind]} {invoice.number}", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+    pdf.cell(0, 10, f"{TITLES[invoice.kind]} {invoice.number}", new_x="LMARGIN", new_y="NEXT")
     facts = [
         ("Issued", _day(invoice, invoice.issued_at)),
         ("Period", _span(invoice, invoice.period_start_at, invoice.period_end_at)),
@@ -80,7 +83,7 @@ def _head(pdf: FPDF, invoice: Invoice, issuer: str) -> None:
     pdf.ln(LINE_MM)
 
 
-def _table(pdf: FPDF, invoice: Invoice, lines: Sequence[InvoiceLine]) -> None:
+def _table(pdf: "FPDF", invoice: Invoice, lines: Sequence[InvoiceLine]) -> None:
     _row(pdf, ("", "Tokens", "Per million", f"Amount ({invoice.currency})"), bold=True)
     for line in lines:
         price = line.price_micros_per_mtok
@@ -96,7 +99,7 @@ def _table(pdf: FPDF, invoice: Invoice, lines: Sequence[InvoiceLine]) -> None:
     pdf.ln(LINE_MM)
 
 
-def _sums(pdf: FPDF, invoice: Invoice) -> None:
+def _sums(pdf: "FPDF", invoice: Invoice) -> None:
     _row(pdf, ("Net", "", "", decimal_string(invoice.net_pico)))
     if invoice.tax_ppm:
         rate = decimal_string(invoice.tax_ppm * MICROS_TO_PICO * 100)
@@ -124,12 +127,12 @@ def _day(invoice: Invoice, moment: datetime) -> str:
     return moment.astimezone(ZoneInfo(invoice.time_zone)).date().isoformat()
 
 
-def _text(pdf: FPDF, text: str, *, bold: bool = False) -> None:
+def _text(pdf: "FPDF", text: str, *, bold: bool = False) -> None:
     pdf.set_font(FONT, "B" if bold else "", 10)
-    pdf.cell(0, LINE_MM, _latin(text), new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+    pdf.cell(0, LINE_MM, _latin(text), new_x="LMARGIN", new_y="NEXT")
 
 
-def _row(pdf: FPDF, cells: Sequence[str], *, bold: bool = False) -> None:
+def _row(pdf: "FPDF", cells: Sequence[str], *, bold: bool = False) -> None:
     pdf.set_font(FONT, "B" if bold else "", 8)
     first, *others = cells
     pdf.cell(WIDTHS_MM[0], LINE_MM, _latin(first)[:LINE_CHARS_MAX])
