@@ -4,6 +4,7 @@ A document keeps the address of its day in a row of its own, and a deletion remo
 views (app), by the issuing of documents and by the deletion of organizations (housekeeper).
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from billing.models.invoices import Addressee
 from tenants.contracts import Actor, Permission
 from tenants.facade import record_audit, tenant_scope
 
+HOUSEKEEPER = "housekeeper"
 FIELDS = [field.name for field in fields(BillingProfile)]
 CHARS_MAX = {
     "legal_name": 200,
@@ -48,12 +50,14 @@ def save_profile(actor: Actor, profile: BillingProfile) -> None:
         record_audit(actor, "billing.profile_changed", "organization", actor.organization_id)
 
 
-def forget_addresses(organization_id: UUID, using: str = "housekeeper") -> None:
-    """Remove the organization's address, and that of each of its documents. The books stay."""
-    with tenant_scope(organization_id, using):
-        mine = {"organization_id": organization_id}
-        BillingProfileRow.objects.using(using).filter(**mine).delete()
-        InvoiceRecipient.objects.using(using).filter(**mine).delete()
+def forget_addresses(organization_id: UUID, persons: Sequence[UUID] = ()) -> None:
+    """Remove the organization's address, and that of each of its documents; idempotent.
+
+    The books stay. `persons`, who go with the organization, are in none of them.
+    """
+    with tenant_scope(organization_id, HOUSEKEEPER):
+        for rows in (BillingProfileRow.objects, InvoiceRecipient.objects):
+            rows.using(HOUSEKEEPER).filter(organization_id=organization_id).delete()
 
 
 def shown(row: Addressee) -> BillingProfile:

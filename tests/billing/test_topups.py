@@ -1,8 +1,7 @@
 """Top-ups: a payment becomes credit once, whoever says so and how often, and goes back the same."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.db import ProgrammingError, connections
@@ -10,7 +9,6 @@ from django.db import ProgrammingError, connections
 from billing.contracts import (
     PICO,
     RefundTooLarge,
-    StartedTopUp,
     TopUp,
     TopUpConflict,
     TopUpNotFound,
@@ -40,39 +38,17 @@ from billing.facade import (
 from tenants.contracts import Actor, ActorKind, Permission, PermissionDenied
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, at_once, make_tenant, used
+from tests.billing.till import Till, open_till
 
 TWENTY = 20 * PICO
 CENT = PICO // 100
 
 
-@dataclass
-class Till:
-    """A provider that notes what it was asked."""
-
-    begun: list[UUID] = field(default_factory=list)
-    charged: list[UUID] = field(default_factory=list)
-
-    def begin(self, top_up: TopUp, return_url: str) -> StartedTopUp:
-        """A page to pay on."""
-        self.begun.append(top_up.top_up_id)
-        note_payment(top_up.organization_id, top_up.top_up_id, f"pay_{top_up.top_up_id.hex}")
-        return StartedTopUp(top_up, f"https://pay.example/{top_up.top_up_id}")
-
-    def charge(self, top_up: TopUp) -> None:
-        """A payment by the method on file."""
-        self.charged.append(top_up.top_up_id)
-
-
 @pytest.fixture
 def till() -> Iterator[Till]:
     """The provider of this test."""
-    from billing.credit import topups
-
-    before = topups._port.provider
-    till = Till()
-    use_payment_provider(till)
-    yield till
-    use_payment_provider(before)
+    with open_till() as till:
+        yield till
 
 
 @pytest.fixture

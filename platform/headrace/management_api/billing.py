@@ -38,6 +38,20 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
+class Amount(serializers.RegexField):
+    """An amount as a decimal string; a JSON number is a float to some, so none is taken."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(AMOUNT, max_length=AMOUNT_CHARS_MAX, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Raises ValidationError for anything but a string of its shape."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        text: str = super().to_internal_value(data)
+        return text
+
+
 class Page(serializers.Serializer[Any]):
     """The frame of a list."""
 
@@ -81,7 +95,7 @@ class CreditPage(Page):
 class TopUpBody(Body):
     """How much to pay in, and where to come back to afterwards."""
 
-    amount = serializers.RegexField(AMOUNT, max_length=AMOUNT_CHARS_MAX)
+    amount = Amount()
     return_url = serializers.URLField(max_length=URL_CHARS_MAX, required=False)
 
 
@@ -116,9 +130,9 @@ class RechargeBody(Body):
     """When to buy credit without asking."""
 
     enabled = serializers.BooleanField()
-    threshold = serializers.RegexField(AMOUNT, max_length=AMOUNT_CHARS_MAX)
-    amount = serializers.RegexField(AMOUNT, max_length=AMOUNT_CHARS_MAX)
-    month_max = serializers.RegexField(AMOUNT, max_length=AMOUNT_CHARS_MAX)
+    threshold = Amount()
+    amount = Amount()
+    month_max = Amount()
 
 
 class RechargeShown(serializers.Serializer[Any]):

@@ -18,7 +18,7 @@ import billing.facade
 from billing.contracts import BillingProfile, BillingSettings, Invoice, InvoiceLine
 from headrace import errors
 from headrace.management_api.base import TenantView
-from headrace.management_api.billing import AMOUNT, AMOUNT_CHARS_MAX, Page, moment
+from headrace.management_api.billing import Amount, Page, moment
 from headrace.management_api.bodies import Body, Money, money
 from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Permission
@@ -98,9 +98,7 @@ class InvoicePage(Page):
 class SettingsBody(Body):
     """What the tenant says of its bills; a null level is no warning."""
 
-    low_balance = serializers.RegexField(
-        AMOUNT, max_length=AMOUNT_CHARS_MAX, allow_null=True, required=False
-    )
+    low_balance = Amount(allow_null=True, required=False)
     group_lines_by = serializers.CharField(max_length=80, allow_blank=True, required=False)
     legal_name = serializers.CharField(max_length=200, allow_blank=True, required=False)
     address = serializers.CharField(max_length=500, allow_blank=True, required=False)
