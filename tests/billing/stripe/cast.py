@@ -53,14 +53,14 @@ class Payer:
         """All recharges there were, the newest first."""
         return [each for each in top_ups(self.actor.organization_id) if each.is_recharge]
 
-    def wants_recharges(self, amount: int = 10) -> None:
-        """Buys credit without asking, whatever the balance is."""
+    def wants_recharges(self, amount: int = 10, *, is_enabled: bool = True) -> None:
+        """Buys credit without asking, whatever the balance is, or does so no longer."""
         save_recharge(
             self.actor,
             threshold_pico=1000 * PICO,
             amount_pico=amount * PICO,
             month_max_pico=1000 * PICO,
-            is_enabled=True,
+            is_enabled=is_enabled,
         )
 
     @property
