@@ -226,6 +226,32 @@ INVARIANTS = [
            AND e.request_id = d.request_id AND e.organization_id = d.organization_id
          WHERE e.request_id IS NULL""",
     ),
+    Invariant(
+        "an entry of an audit log was changed, or does not follow the one before it",
+        "tenants_audit_log",
+        """
+        SELECT organization_id, sequence, action FROM (
+            SELECT l.organization_id, l.sequence, l.action, l.previous_hash, l.hash,
+                   sha256(l.previous_hash || tenants_audit_canonical(l)) AS expected,
+                   lag(l.sequence) OVER chain AS sequence_before,
+                   lag(l.hash) OVER chain AS hash_before
+              FROM tenants_audit_log l
+            WINDOW chain AS (PARTITION BY l.organization_id ORDER BY l.sequence)) AS entry
+         WHERE hash <> expected OR sequence <> coalesce(sequence_before, 0) + 1
+            OR previous_hash <> coalesce(hash_before, decode(repeat('00', 32), 'hex'))""",
+    ),
+    Invariant(
+        "an audit log does not end where its head says",
+        "tenants_audit_head",
+        """
+        SELECT h.organization_id, h.sequence, l.organization_id, l.sequence
+          FROM tenants_audit_head h
+          FULL JOIN (SELECT DISTINCT ON (organization_id) organization_id, sequence, hash
+                       FROM tenants_audit_log ORDER BY organization_id, sequence DESC) l
+            ON l.organization_id = h.organization_id
+         WHERE (h.sequence, h.hash) IS DISTINCT FROM (l.sequence, l.hash)
+           AND NOT (h.sequence = 0 AND l.sequence IS NULL)""",
+    ),
     *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES)),
 ]
 
