@@ -77,6 +77,37 @@ def test_only_the_worker_holds_the_housekeepers_database(folder: DataFolder) -> 
     assert not any("owner" in spec.environment.values() for spec in found.values())
 
 
+def test_a_house_without_a_stripe_key_runs_a_stand_in_under_secrets_of_its_own(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STRIPE_API_KEY", raising=False)
+    found = specs(folder)
+
+    fake, web = found["stripe_fake"], found["web"]
+    assert f"--port {web.environment['STRIPE_API_BASE'].rsplit(':')[-1]}" in " ".join(fake.argv)
+    for name in ("STRIPE_API_KEY", "STRIPE_WEBHOOK_SECRETS"):
+        assert fake.environment[name] == web.environment[name]
+        assert len(web.environment[name]) > 32
+        assert web.environment[name] not in " ".join(fake.argv)
+        assert name not in found["engine"].environment
+    assert "DATABASE_URL" not in fake.environment
+
+
+def test_a_house_with_a_stripe_key_talks_to_stripe(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRIPE_API_KEY", "sk_live_of_the_operator")
+    monkeypatch.setenv("STRIPE_WEBHOOK_SECRETS", "whsec_of_the_operator")
+    found = specs(folder)
+
+    assert "stripe_fake" not in found
+    for name in ("web", "worker", "beat"):
+        assert found[name].environment["STRIPE_API_KEY"] == "sk_live_of_the_operator"
+        assert found[name].environment["STRIPE_WEBHOOK_SECRETS"] == "whsec_of_the_operator"
+        assert found[name].environment["STRIPE_API_BASE"] == ""
+    assert "STRIPE_API_KEY" not in found["engine"].environment
+
+
 def test_the_demo_never_takes_the_folder_of_make_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

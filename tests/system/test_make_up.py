@@ -26,7 +26,7 @@ from tests.house import free_port, wait_until
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 90
 PACKAGES = f"{sysconfig.get_path('purelib')}:{REPOSITORY / 'platform'}:{REPOSITORY}"
-PROCESSES = ("postgres", "valkey", "engine", "web", "worker", "beat")
+PROCESSES = ("postgres", "valkey", "engine", "stripe_fake", "web", "worker", "beat")
 
 
 class Up:

@@ -4,15 +4,17 @@ Pure data: starts nothing. The supervisor and the system tests run exactly these
 and stop them in reverse. Each process gets the secrets it needs and no others.
 """
 
+import hashlib
 import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
 from headrace.standalone.embedded_servers import Addresses
+from headrace.standalone.loopback_server import free_port
 
 START_TIMEOUT_S = 120
 DRAIN_DEFAULT_S = 20
@@ -28,6 +30,8 @@ SECRET_VARIABLES = frozenset(
         "DATABASE_HOUSEKEEPER_URL",
         "REDIS_URL",
         "HEADRACE_SECRET_KEY",
+        "STRIPE_API_KEY",
+        "STRIPE_WEBHOOK_SECRETS",
     }
 )
 
@@ -78,6 +82,8 @@ class House:
     bundle: Path
     web_port: int
     extra: Mapping[str, str]
+    stripe_port: int = field(default_factory=free_port)
+    """Of the stand-in for Stripe, which runs where no key is set."""
 
     @property
     def base_url(self) -> str:
@@ -86,7 +92,9 @@ class House:
 
 
 def process_specs(house: House) -> tuple[ProcessSpec, ...]:
-    """Engine, web, worker and beat, in starting order. Raises SetUpError for a bad variable."""
+    """Engine, web, worker and beat, in starting order, with a stand-in for Stripe where no key is
+    set. Raises SetUpError for a bad variable.
+    """
     python = sys.executable
     celery = (python, "-m", "celery", "--quiet", "-A", "headrace.celery")
     app = django_environment(house) | {"DATABASE_URL": house.addresses.database_url}
@@ -111,6 +119,7 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
             drain_s + CLOSE_GRACE_S,
             f"HEADRACE_ENGINE_OPTIONS is {engine_options!r}" if engine_options else "",
         ),
+        *(() if _variable(house, "STRIPE_API_KEY") else (_stripe_fake(house),)),
         ProcessSpec(
             "web",
             (python, "-m", "headrace.lifecycle.serve", "--port", str(house.web_port)),
@@ -148,8 +157,37 @@ def django_environment(house: House) -> dict[str, str]:
         "HEADRACE_SECRET_KEY": os.environ.get("HEADRACE_SECRET_KEY")
         or house.folder.secrets().secret_key,
         "REDIS_URL": house.addresses.redis_url,
+        **_stripe_environment(house),
         **house.extra,
     }
+
+
+def _stripe_environment(house: House) -> dict[str, str]:
+    """The operator's Stripe, or the stand-in under secrets of this house."""
+    names = ("STRIPE_API_KEY", "STRIPE_API_BASE", "STRIPE_WEBHOOK_SECRETS")
+    if _variable(house, "STRIPE_API_KEY"):
+        return {name: _variable(house, name) for name in names}
+    secret = house.folder.secrets().secret_key
+    key, webhook = (
+        hashlib.sha256(f"{use} of {secret}".encode()).hexdigest()[:32] for use in names[::2]
+    )
+    base = f"http://127.0.0.1:{house.stripe_port}"
+    return dict(zip(names, (f"sk_test_{key}", base, f"whsec_{webhook}"), strict=True))
+
+
+def _stripe_fake(house: House) -> ProcessSpec:
+    port = house.stripe_port
+    return ProcessSpec(
+        "stripe_fake",
+        (
+            *(sys.executable, "-m", "billing.stripe_sync.fake", "--port", str(port)),
+            *("--webhook-url", f"http://127.0.0.1:{house.web_port}/stripe/events"),
+            *("--state", str(house.folder.root / "stripe_fake.json")),
+        ),
+        _plain_environment(house) | _stripe_environment(house),
+        HttpAnswers(f"http://127.0.0.1:{port}/healthz"),
+        CLOSE_GRACE_S,
+    )
 
 
 def _variable(house: House, name: str) -> str:
