@@ -1,14 +1,18 @@
 """What the environment may say about sign-in, and what the house makes of it."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from typing import Any
 
+import httpx
 import pytest
 from django.contrib.auth.hashers import identify_hasher, make_password
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
+from django.test import override_settings
 
 from headrace.sign_in.configuration import OIDC, SAML, is_secure, providers, saml_apps
 
@@ -118,6 +122,21 @@ def test_a_public_house_secures_its_cookies() -> None:
         "SECURE_HSTS_SECONDS": 31536000,
         "CSRF_TRUSTED_ORIGINS": ["https://llm.example.com"],
     }
+
+
+@pytest.mark.usefixtures("django_database")
+@override_settings(SECURE_HSTS_SECONDS=31536000)
+def test_over_https_browsers_are_told_to_stay_there() -> None:
+    handler: Any = ASGIHandler()  # with the middleware of these settings
+
+    async def ask(scheme: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app=handler)
+        async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://127.0.0.1") as web:
+            return await web.get("/accounts/login/")
+
+    told = asyncio.run(ask("https")).headers["strict-transport-security"]
+    assert told == "max-age=31536000"
+    assert "strict-transport-security" not in asyncio.run(ask("http")).headers
 
 
 def test_a_short_secret_key_stops_the_start() -> None:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from headrace.asgi import application
-from headrace.gateway.transport.token_routes import ROUTES
+from headrace.gateway.transport.token_routes import ROUTES, is_ours
 from headrace.management_api.base import ActingView
 from tenants.contracts import Permission, Role
 from tenants.facade import ROLE_PERMISSIONS
@@ -124,6 +124,13 @@ def test_every_route_is_in_the_matrix() -> None:
 @pytest.mark.parametrize("route", sorted(set(ROWS) & set(VIEWS)))
 def test_every_method_of_a_route_is_in_the_matrix(route: str) -> None:
     assert set(ROWS[route].acts) == methods_of(route)
+
+
+def test_the_web_process_leaves_to_django_what_is_djangos() -> None:
+    paths = [f"/{CONVERTER.sub('x', route)}" for route in VIEWS]
+
+    assert [path for path in paths if is_ours(path)] == []
+    assert all(is_ours(path) for path in ROUTES)
 
 
 @pytest.mark.parametrize("beginning", UNLISTED)
