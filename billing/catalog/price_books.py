@@ -28,7 +28,7 @@ from billing.contracts import (
     ServiceTier,
     TokenClass,
 )
-from tenants.facade import tenant_scope
+from tenants.facade import operator_of, record_audit, tenant_scope
 
 ENTRIES_MAX = 1_000
 """Prices of one book, published in one transaction."""
@@ -45,6 +45,7 @@ class _Shelf:
     """One book's place while nobody else publishes: the list's tables, or those of a tenant."""
 
     cursor: CursorWrapper
+    using: str
     organization_id: UUID | None
     currency: str
     now: datetime
@@ -150,7 +151,7 @@ def _shelf(draft: DraftBook, using: str) -> Iterator[_Shelf]:
         for public_id in wanted:
             if public_id not in offer_ids:
                 raise ModelNotFound(f"no such model: {public_id}")
-        yield _Shelf(cursor, draft.organization_id, draft.currency, now, offer_ids)
+        yield _Shelf(cursor, using, draft.organization_id, draft.currency, now, offer_ids)
 
 
 def _check(draft: DraftBook, created_by: str) -> None:
@@ -194,6 +195,8 @@ def _publish(
         until = _make_room(shelf, entry, moment)
         if entry.price_micros_per_mtok is not None:
             price_ids.append(_insert_price(shelf, entry, book_id, moment, until))
+    if shelf.organization_id is not None:
+        _audit(shelf, shelf.organization_id, book_id, changes, moment)
     return PublishedBook(book_id, version, moment, tuple(price_ids), odd)
 
 
@@ -292,6 +295,23 @@ def _insert_price(
     )
     new_id: UUID = price_id
     return new_id
+
+
+def _audit(
+    shelf: _Shelf,
+    organization_id: UUID,
+    book_id: UUID,
+    changes: Collection[PriceEntry],
+    moment: datetime,
+) -> None:
+    """A tenant's own prices are in its audit log; the list's books are a log of their own."""
+    prices = {
+        f"{entry.public_id} {entry.tier} {entry.token_class}": entry.price_micros_per_mtok
+        for entry in changes
+    }
+    details = {"effective_at": moment.isoformat(), "micros_per_mtok": prices}
+    actor = operator_of(organization_id)
+    record_audit(actor, "price.set", "price_book", book_id, details, using=shelf.using)
 
 
 def _columns(key: Mapping[str, object]) -> Composed:

@@ -15,6 +15,8 @@ from tenants.facade import tenant_scope
 
 APP_ALIAS = "default"
 OFFER_COLUMNS = 10
+NAMES_MAX = 5_000
+"""Of one list; past it, names are still served."""
 
 
 def quote(
@@ -53,8 +55,8 @@ def models_for_sale(
             "    SELECT name FROM billing_alias WHERE organization_id = %s"
             "       AND (project_id IS NULL OR project_id = %s)) AS named"
             " CROSS JOIN LATERAL billing_quote(%s, %s, named.name, %s) q"
-            " WHERE NOT q.retired ORDER BY named.name",
-            [organization_id, project_id, organization_id, project_id, tier.value],
+            " WHERE NOT q.retired ORDER BY named.name LIMIT %s",
+            [organization_id, project_id, organization_id, project_id, tier.value, NAMES_MAX],
         )
         return [(name, _quote(row, tier)) for name, *row in cursor.fetchall()]
 

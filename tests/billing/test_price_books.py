@@ -1,10 +1,13 @@
 """Prices come in versions, for now or later, for all or for one, and never change the past."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import IntegrityError, ProgrammingError, connections
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from billing.contracts import (
     DraftBook,
@@ -183,6 +186,21 @@ def test_a_tenants_own_price_goes_before_the_lists(acme: Tenant, globex: Tenant)
     assert price_of(globex, model) == (50_000, 5_000, 250_000)
 
 
+def test_a_tenants_own_prices_are_in_its_audit_log(acme: Tenant) -> None:
+    model = make_offer(fresh(), 50_000, 5_000, 250_000)
+
+    book = published(model, {INPUT: 40_000}, organization_id=acme.organization_id)
+
+    [(kind, details)] = rows(
+        "SELECT actor_kind, details FROM tenants_audit_log"
+        " WHERE action = 'price.set' AND target_id = %s",
+        str(book.book_id),
+    )
+    told = json.loads(details) if isinstance(details, str) else details
+    assert kind == "operator"
+    assert told["micros_per_mtok"] == {f"{model} interactive input": 40_000}
+
+
 def test_ending_a_tenants_own_price_brings_back_the_lists(acme: Tenant) -> None:
     model = make_offer(fresh(), 50_000, 5_000, 250_000)
     published(model, {INPUT: 40_000}, organization_id=acme.organization_id)
@@ -300,6 +318,44 @@ def test_a_book_needs_entries_each_once_of_known_models(django_database: object)
         publish_book(DraftBook((entry, entry)), "test")
     with pytest.raises(ModelNotFound):
         publish_book(DraftBook((PriceEntry("no-such-model", BATCH, INPUT, 1),)), "test")
+
+
+Announcement = tuple[int, int | None]
+"""From which hour on, and the price; None ends it."""
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([None, 10_000, 20_000])), max_size=8))
+def test_the_price_of_any_moment_is_the_last_one_announced_for_it_or_before(
+    django_database: object, announcements: list[Announcement]
+) -> None:
+    model = make_offer(fresh(), 50_000, None, 250_000)
+    start = datetime.now(UTC)
+    announced: dict[int, int | None] = {0: 50_000}
+
+    def expected(hour: int) -> int | None:
+        return announced[max(at for at in announced if at <= hour)]
+
+    for hour, price in announcements:
+        try:
+            published(model, {INPUT: price}, start + timedelta(hours=hour))
+        except PricesUnchanged:
+            assert expected(hour) == price
+        else:
+            before = expected(hour)
+            assert before != price
+            announced[hour] = price
+            later = sorted(at for at in announced if at > hour)
+            while price is not None and before is None and later and announced[later[0]] is None:
+                del announced[later.pop(0)]  # what fills a gap holds until the next price
+
+    held = spans(model, INPUT)
+    for hour in range(6):
+        at = start + timedelta(hours=hour, minutes=30)
+        in_force = [p for p, since, until in held if since <= at and (until is None or at < until)]
+        assert in_force == ([] if expected(hour) is None else [expected(hour)])
 
 
 def test_books_published_at_once_get_versions_of_their_own(django_database: object) -> None:
