@@ -140,17 +140,20 @@ def verify_audit_chain(organization_id: UUID, using: str = APP_ALIAS) -> AuditVe
     while rows := _links(organization_id, sequence, at_end[0], using):
         for found, follows, hashed, canonical in rows:
             if found != sequence + 1:
-                return AuditVerdict(sequence, f"entry {sequence + 1} is missing")
-            if bytes(follows) != previous:
-                return AuditVerdict(sequence, f"entry {found} does not follow the one before it")
-            if hashlib.sha256(previous + bytes(canonical)).digest() != bytes(hashed):
-                return AuditVerdict(sequence, f"entry {found} was changed")
-            previous, sequence = bytes(hashed), found
+                fault = f"entry {sequence + 1} is missing"
+            elif bytes(follows) != previous:
+                fault = f"entry {found} does not follow the one before it"
+            elif hashlib.sha256(previous + bytes(canonical)).digest() != bytes(hashed):
+                fault = f"entry {found} was changed"
+            else:
+                previous, sequence = bytes(hashed), found
+                continue
+            return AuditVerdict(sequence, previous, fault)
     if sequence < at_end[0]:
-        return AuditVerdict(sequence, f"entry {sequence + 1} is missing")
+        return AuditVerdict(sequence, previous, f"entry {sequence + 1} is missing")
     if previous != at_end[1]:
-        return AuditVerdict(sequence, f"entry {sequence} is not the one the head names")
-    return AuditVerdict(sequence, None)
+        return AuditVerdict(sequence, previous, f"entry {sequence} is not the one the head names")
+    return AuditVerdict(sequence, previous, None)
 
 
 def _links(

@@ -263,6 +263,8 @@ class IssuedInvitation:
 
     invitation: Invitation
     token: str
+    link: str
+    """Where to accept; it holds the token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +354,13 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """Whether an organization's audit log is whole; `fault` says where it is not."""
+    """Whether an organization's audit log is whole; `fault` says where it is not.
+
+    `entries` are those that are, `head` the hash of the last of them.
+    """
 
     entries: int
+    head: bytes
     fault: str | None
 
 

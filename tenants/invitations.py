@@ -74,9 +74,12 @@ def invite(
                 role=role.value,
                 expires_at=datetime.now(UTC) + timedelta(days=expires_after_days),
             )
+            # Behind the #, so that no server's log holds it.
+            link = f"{settings.PUBLIC_URL}{ACCEPT_PATH}#{token}"
+            issued = IssuedInvitation(_invitation(row), token, link)
+            _send(actor, address, issued)
             record_audit(actor, "invitation.created", "invitation", row.id, {"role": role.value})
-            _send(actor, address, role, row.expires_at, token)
-            return IssuedInvitation(_invitation(row), token)
+            return issued
     except IntegrityError as error:
         raise TenantConflict("this address is being invited by somebody else") from error
 
@@ -150,14 +153,13 @@ def accept_invitation(
     return organization_id
 
 
-def _send(actor: Actor, address: str, role: Role, expires_at: datetime, token: str) -> None:
+def _send(actor: Actor, address: str, issued: IssuedInvitation) -> None:
     organization = OrganizationRow.objects.get(id=actor.organization_id)
     context = {
         "organization": organization.display_name,
-        "role": role.value,
-        "expires_at": f"{expires_at:%d %B %Y}",
-        # Behind the #, so that no server's log holds it.
-        "link": f"{settings.PUBLIC_URL}{ACCEPT_PATH}#{token}",
+        "role": issued.invitation.role.value,
+        "expires_at": f"{issued.invitation.expires_at:%d %B %Y}",
+        "link": issued.link,
     }
     send_mail_later(actor.organization_id, address, "invitation", context)
 

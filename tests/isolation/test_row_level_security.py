@@ -287,6 +287,9 @@ PLANTED_OFFER = """
     INSERT INTO billing_offer (id, public_id, display_name, owned_by, context_tokens_max,
                                output_tokens_max)
     VALUES (uuidv7(), 'mine', 'mine', 'me', 1, 1)"""
+PLANTED_MEMBER = """
+    INSERT INTO tenants_membership (id, organization_id, user_id, role)
+    SELECT uuidv7(), organization_id, user_id, 'owner' FROM tenants_membership"""
 WRITES = [
     "SELECT * FROM tenants_mail",
     "UPDATE tenants_outbox_event SET kind = 'not.this'",
@@ -333,6 +336,14 @@ WRITES = [
     "UPDATE billing_quota_counter SET used_amount = 0",
     "UPDATE tenants_organization SET requests_per_minute_max = 1000000",
     "UPDATE tenants_api_key SET secret_hash = secret_hash",
+    "UPDATE tenants_api_key SET permissions = '{keys.write}', kind = 'admin'",
+    "UPDATE tenants_organization SET status = 'active'",
+    "UPDATE tenants_organization SET currency = 'EUR'",
+    "UPDATE tenants_invitation SET role = 'owner'",
+    "UPDATE tenants_invitation SET accepted_at = NULL",
+    "UPDATE tenants_membership SET user_id = user_id",
+    PLANTED_MEMBER,
+    "SELECT tenants_audit(tenants_current(), 'user', NULL, '', NULL, 'x', 'x', 'x', '{}')",
     "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",
     "SELECT billing_tend_credit(tenants_current(), now())",
     "SELECT billing_complete_top_up('', NULL, 1)",

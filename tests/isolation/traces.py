@@ -8,11 +8,13 @@ from uuid_utils.compat import uuid7
 from billing import facade as billing
 from billing.contracts import ServiceTier
 from tenants import facade
+from tenants.contracts import Role
 from tenants.models import WebhookAttempt
 from tenants.retention.exports import write_due_export
 from tenants.retention_contracts import IdempotencyScope
 from tenants.webhooks.fan_out import fan_out
 from tests.billing.cast import make_offer
+from tests.headrace.door import new_user
 
 
 def leave_prices(organization_id: UUID) -> None:
@@ -30,7 +32,7 @@ def leave_prices(organization_id: UUID) -> None:
 
 
 def leave_traces(organization_id: UUID, project_id: UUID) -> None:
-    """Events, a webhook with a delivery and an attempt, mail, answers, an export, an erasure."""
+    """People, events, a webhook with its deliveries, mail, answers, an export, an erasure."""
     actor = facade.operator_of(organization_id)
     made = facade.create_webhook_endpoint(actor, "https://example.com/hook")
     sent = facade.send_test_event(actor, made.endpoint.endpoint_id)
@@ -50,4 +52,7 @@ def leave_traces(organization_id: UUID, project_id: UUID) -> None:
     facade.request_export(actor)
     while fan_out() or write_due_export(datetime.now(UTC)):
         pass
+    facade.invite(actor, "someone@example.com", Role.VIEWER)
+    facade.create_service_account(actor, project_id, "ci")
+    facade.add_member(organization_id, new_user(), Role.OWNER)
     facade.request_erasure(actor)

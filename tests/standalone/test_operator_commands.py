@@ -11,7 +11,7 @@ from billing import facade as billing
 from billing.contracts import PICO, ServiceTier
 from headrace.standalone.data_folder import REPOSITORY
 from tenants import facade as tenants
-from tenants.contracts import KeyRejected
+from tenants.contracts import KeyRejected, OrganizationSuspended, Role
 
 pytestmark = pytest.mark.usefixtures("django_database")
 
@@ -146,3 +146,36 @@ def test_a_price_holds_from_now_on() -> None:
     assert (quote.input_micros_per_mtok, quote.output_micros_per_mtok) == (70, 60)
     assert "out of bounds" in refused("set_price", model, "input", "-1")
     assert "not a valid TokenClass" in refused("set_price", model, "thought", "1")
+
+
+def test_a_tenants_first_owner_is_invited() -> None:
+    slug = new_slug()
+    done("create_tenant", slug)
+
+    output = done("invite_member", slug, f"{slug}@example.com")
+
+    token = output.splitlines()[-1].partition("#")[2]
+    assert tenants.invitation_offer(token).role is Role.OWNER
+    assert "address" in refused("invite_member", slug, "nobody")
+    assert "no tenant" in refused("invite_member", new_slug(), "ada@example.com")
+
+
+def test_a_tenant_is_suspended_limited_and_taken_up_again() -> None:
+    slug = new_slug()
+    secret = key_of(done("create_tenant", slug))[1]
+
+    done("set_tenant", slug, "--status", "suspended", "--requests-per-minute", "7")
+    with pytest.raises(OrganizationSuspended):
+        tenants.authenticate(secret)
+    done("set_tenant", slug, "--status", "active")
+
+    assert tenants.authenticate(secret).requests_per_minute_max == 7
+    assert "nothing to set" in refused("set_tenant", slug)
+
+
+def test_an_untouched_audit_log_is_verified() -> None:
+    slug = new_slug()
+    done("create_tenant", slug)
+
+    assert "whole, ends in" in done("verify_audit", slug)
+    assert "no tenant" in refused("verify_audit", new_slug())
