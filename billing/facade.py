@@ -43,7 +43,7 @@ from billing.holds import hold, renew, settle, void
 from billing.invoices.closing import close_due
 from billing.invoices.pdf import invoice_pdf
 from billing.invoices.profiles import forget_addresses, profile_of, save_profile
-from billing.invoices.reading import invoice, invoices
+from billing.invoices.reading import invoice, invoice_numbered, invoices
 from billing.invoices.receivables import credit_note, record_payment
 from billing.ledger import balance, open_account, set_credit_limit
 from billing.opening import open_own_account
@@ -66,8 +66,8 @@ from billing.quotas import (
     set_quota,
 )
 from billing.receipts import receipt
-from billing.replay import replay
 from billing.reconcile import reconcile, reconcile_report
+from billing.replay import replay
 from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
 from billing.stripe_sync.provider import connect_stripe
 from billing.stripe_sync.webhooks import receive as receive_stripe_event
@@ -103,6 +103,7 @@ __all__ = [
     "grant_credit",
     "hold",
     "invoice",
+    "invoice_numbered",
     "invoice_pdf",
     "invoices",
     "keep_out_of_stripe",
@@ -135,8 +136,8 @@ __all__ = [
     "refund_topup",
     "renew",
     "replace_quotas",
-    "reprice",
     "replay",
+    "reprice",
     "roll_up",
     "save_billing_settings",
     "save_profile",

@@ -10,7 +10,7 @@ from django.db import IntegrityError
 
 from billing.contracts import AccountMissing, Balance, CreditLimitTooLow
 from billing.models import Account, LedgerAccount, LedgerKind
-from tenants.facade import tenant_scope
+from tenants.facade import operator_of, record_audit, tenant_scope
 
 
 def open_account(
@@ -53,6 +53,15 @@ def set_credit_limit(organization_id: UUID, limit_pico: int, using: str = "house
                 .filter(organization_id=organization_id)
                 .update(floor_pico=-limit_pico)
             )
+            if changed:
+                record_audit(
+                    operator_of(organization_id),
+                    "credit.limit_changed",
+                    "organization",
+                    organization_id,
+                    {"limit_pico": str(limit_pico)},
+                    using=using,
+                )
     except IntegrityError as error:
         raise CreditLimitTooLow("more than this is owed or held already") from error
     if not changed:

@@ -13,7 +13,7 @@ from billing.contracts import BillingSettings, RechargeSettings
 from billing.credit.topups import CENT_PICO, TOP_UP_MAX_PICO, TOP_UP_MIN_PICO
 from billing.models import BillingSettingsRow
 from tenants.contracts import Actor, Permission
-from tenants.facade import record_audit, tenant_scope
+from tenants.facade import operator_of, record_audit, tenant_scope
 
 GROUPING = re.compile(r"|project|tag:[A-Za-z0-9_.-]{1,64}")
 PAYMENT_DAYS_MAX = 180
@@ -100,6 +100,14 @@ def set_tax(
         BillingSettingsRow.objects.using(using).update_or_create(
             organization_id=organization_id,
             defaults={"tax_label": label, "tax_ppm": tax_ppm, "payment_days": payment_days},
+        )
+        record_audit(
+            operator_of(organization_id),
+            "billing.tax_changed",
+            "organization",
+            organization_id,
+            {"label": label, "tax_ppm": tax_ppm, "payment_days": payment_days},
+            using=using,
         )
 
 

@@ -32,6 +32,16 @@ def invoice(organization_id: UUID, invoice_id: UUID, using: str = "default") -> 
         )
 
 
+def invoice_numbered(organization_id: UUID, number: int, using: str = "default") -> UUID:
+    """The id of the tenant's document of this number. Raises InvoiceNotFound."""
+    with tenant_scope(organization_id, using):
+        rows = InvoiceRow.objects.using(using).filter(organization_id=organization_id)
+        invoice_id: UUID | None = rows.filter(number=number).values_list("id", flat=True).first()
+    if invoice_id is None:
+        raise InvoiceNotFound(f"no document {number}")
+    return invoice_id
+
+
 def invoices(
     organization_id: UUID,
     *,

@@ -440,6 +440,10 @@ BEGIN
     IF taken > 0 THEN
         PERFORM billing_take_from_grant(given.id, 'refunded', taken, tx);
     END IF;
+    PERFORM tenants_audit(
+        mine.organization_id, 'system', NULL, '', NULL, 'topup.refunded', 'top_up', mine.id::text,
+        jsonb_build_object('amount_pico', amount::text, 'written_off_pico',
+                           (amount - taken)::text));
     RETURN true;
 END
 $$;

@@ -331,6 +331,9 @@ BEGIN
     INSERT INTO billing_invoice_payment
         (id, organization_id, invoice_id, amount_pico, reference, ledger_tx_id)
     VALUES (uuidv7(), organization, invoice, amount, payment, tx);
+    PERFORM tenants_audit(
+        organization, 'operator', NULL, '', NULL, 'invoice.paid', 'invoice', invoice::text,
+        jsonb_build_object('amount_pico', amount::text, 'reference', payment));
     RETURN true;
 END
 $$;

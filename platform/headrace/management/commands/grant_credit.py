@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from billing import facade as billing
-from billing.contracts import CreditConflict
-from headrace.management.arguments import HOUSEKEEPER, credit_pico, organization_named
+from billing.contracts import CreditConflict, GrantCategory
+from headrace.management.arguments import HOUSEKEEPER, credit_pico, moment, organization_named
 
 
 class Command(BaseCommand):
@@ -28,12 +28,26 @@ class Command(BaseCommand):
             "--reference", required=True, help="what makes this grant one of a kind"
         )
 
+        parser.add_argument(
+            "--paid", action="store_true", help="money that was received, no gift; burned last"
+        )
+        parser.add_argument("--priority", type=int, default=0, help="lower is burned earlier")
+        parser.add_argument("--from", dest="effective_at", type=moment, help="when it begins")
+        parser.add_argument("--expires", dest="expires_at", type=moment, help="when it ends")
+
     def handle(self, *_: Any, **options: Any) -> None:
         """Grants, then prints the balance."""
         organization_id = organization_named(options["slug"]).organization_id
         try:
             billing.grant_credit(
-                organization_id, options["amount"], options["reference"], using=HOUSEKEEPER
+                organization_id,
+                options["amount"],
+                options["reference"],
+                category=GrantCategory.PAID if options["paid"] else GrantCategory.PROMOTIONAL,
+                priority=options["priority"],
+                effective_at=options["effective_at"],
+                expires_at=options["expires_at"],
+                using=HOUSEKEEPER,
             )
         except (CreditConflict, ValueError) as error:
             raise CommandError(str(error)) from error
