@@ -205,6 +205,20 @@ COMPONENTS: _Schema = {
             "object": {**_STRING, "enum": ["model"]},
             "created": _INTEGER,
             "owned_by": _STRING,
+            "served_model": {**_STRING, "description": "What an alias stands for."},
+            "context_length": _INTEGER,
+            "max_completion_tokens": _INTEGER,
+            "deprecated": _BOOLEAN,
+            "shutdown_date": {"type": ["string", "null"], "format": "date"},
+            "successor": {"type": ["string", "null"]},
+            "pricing": _object(
+                {
+                    "prompt": _STRING,
+                    "completion": _STRING,
+                    "input_cache_read": _STRING,
+                    "input_cache_write": _STRING,
+                }
+            ),
         },
         "id",
         "object",
