@@ -156,6 +156,7 @@ def test_openais_client_limits_spend_and_is_told_of_it(acme: Tenant) -> None:
 def test_openais_client_keeps_alerts_side_by_side(acme: Tenant) -> None:
     project = str(acme.project_id)
     channel: Any = {"type": "email", "recipients": ["a@acme.example"], "subject_prefix": "[x]"}
+    unnamed: Any = {**channel, "subject_prefix": None}
 
     async def story(client: openai.AsyncOpenAI) -> list[Any]:
         alerts = client.admin.organization.projects.spend_alerts
@@ -175,7 +176,7 @@ def test_openais_client_keeps_alerts_side_by_side(acme: Tenant) -> None:
             threshold_amount=50,
             currency="USD",
             interval="month",
-            notification_channel={**channel, "subject_prefix": None},
+            notification_channel=unnamed,
         )
         assert changed.id == made[0].id
         await alerts.delete(made[1].id, project_id=project)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID, uuid4
 
@@ -302,13 +303,10 @@ class TestRedis:
         assert [state.refused for state in states] == ["", "", "", "requests", "requests"]
 
 
-def identity(**limits: MinuteLimits) -> KeyIdentity:
-    return KeyIdentity(uuid4(), uuid4(), uuid4(), "acme", "USD", 3, 100, 10, None, **limits)
-
-
 def test_a_request_takes_part_of_the_minutes_of_those_that_have_limits() -> None:
     end_user = MinuteLimits(requests_max=1)
-    caller = Caller.interactive(identity(end_user_limits=end_user), uuid4())
+    identity = KeyIdentity(uuid4(), uuid4(), uuid4(), "acme", "USD", 3, 100, 10, None)
+    caller = Caller.interactive(replace(identity, end_user_limits=end_user), uuid4())
 
     assert caller.limits == CallerLimits(LIMITS, NO_LIMITS, NO_LIMITS, end_user)
     assert [scope.name for scope in scopes_of(caller, "")] == ["organization"]

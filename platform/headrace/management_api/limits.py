@@ -58,7 +58,7 @@ class QuotaBody(Body):
 class LimitsBody(Body):
     """The quotas that shall be in force, all of them."""
 
-    quotas = QuotaBody(many=True, max_length=QUOTAS_MAX)
+    quotas = serializers.ListField(child=QuotaBody(), max_length=QUOTAS_MAX)
 
 
 class SubjectShown(serializers.Serializer[Any]):
@@ -133,10 +133,7 @@ def quota_of(body: dict[str, Any], param: str) -> QuotaWanted:
     metric = QuotaMetric(body["metric"])
     text: str = body["limit"]
     try:
-        is_count = text.isascii() and text.isdecimal()
-        limit = (
-            parse_decimal(text) if metric is QuotaMetric.SPEND else int(text) if is_count else -1
-        )
+        limit = parse_decimal(text) if metric is QuotaMetric.SPEND else _count(text)
     except ValueError:
         limit = -1
     if limit < 0:
