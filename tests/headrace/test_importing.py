@@ -104,7 +104,7 @@ def test_keys_go_on_to_work_in_their_new_home(folder: Path, theirs: LiteLlm, mod
     assert research.key_limits.requests_max == 10
     assert research.project_limits == MinuteLimits(requests_max=60, tokens_max=100_000)
     assert research.requests_per_minute_max == 300
-    assert research.models == {"gpt-4o-mini", "small", model}
+    assert research.models == frozenset({"gpt-4o-mini", "small", model})
 
 
 @pytest.mark.parametrize("name", ["blocked", "expired", "admin", "of-blocked", "session"])
@@ -123,7 +123,7 @@ def test_a_narrow_key_stays_narrow(folder: Path, theirs: LiteLlm) -> None:
 
     narrow = authenticate(theirs.secret("narrow"))
     assert narrow.scopes == {KeyScope.EMBEDDINGS}
-    assert narrow.models == {"small"}
+    assert narrow.models == frozenset({"small"})
 
 
 def test_budgets_become_exact_limits_of_spending(folder: Path, theirs: LiteLlm) -> None:

@@ -70,7 +70,7 @@ async def once(
 
 async def _run_and_store(claim: IdempotencyClaim, send: Send, run: Run) -> None:
     limit = tenants.facade.IDEMPOTENT_ANSWER_BYTES_MAX
-    recorder = Recorder(send, limit, hold_last=True, deaf=True)
+    recorder = Recorder(send, limit)
     renewing = asyncio.create_task(_renew(claim))
     charged = False
     try:

@@ -13,16 +13,13 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-import structlog
-from django.db import DatabaseError, InterfaceError
 from structlog.contextvars import bind_contextvars
 
-import tenants.facade
 from headrace import errors
 from headrace.gateway.admission.auth import identify
 from headrace.gateway.admission.quotes import life_headers
-from headrace.gateway.database import in_database
 from headrace.gateway.idempotency import checked_key, once
+from headrace.gateway.keeping import KeptFraming
 from headrace.gateway.openai.answering import Answering, Framing
 from headrace.gateway.openai.streaming import stream
 from headrace.gateway.orders import Caller, Order
@@ -43,14 +40,11 @@ from headrace.gateway.transport.http import (
     send_error,
     wait_for_disconnect,
 )
-from headrace.gateway.transport.recording import Recorder
 from inference.contracts import Chunk, TokenCounts
 from tenants.contracts import KeyIdentity, KeyScope
 from tenants.retention_contracts import IdempotencyScope
 
-log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
-KEPT_BYTES_MAX = tenants.facade.EXCHANGE_BYTES_MAX
 THREADED_LOGPROBS_TOKENS = 100
 """An answer that shows more is written in a thread: with 20 alternatives each, 100 take 8 ms."""
 THREADED_EMBEDDINGS_BYTES = 256 * 1024
@@ -103,9 +97,7 @@ class GenerationRoute:
     async def _serve(self, asked: "_Asked", receive: Receive, send: Send) -> bool:
         """Answers, with an error if need be; whether that was charged. Raises ClientGone."""
         arrived = time.monotonic()
-        days = asked.identity.prompts_kept_days
-        recorder = None if days is None else Recorder(send, KEPT_BYTES_MAX)
-        completion = None
+        completion, kept = None, None
         try:
             order = self.parse(await parse_json(asked.body))
             caller = Caller.interactive(asked.identity, asked.request_id)
@@ -113,12 +105,14 @@ class GenerationRoute:
             framing = self.framing(
                 Answering(asked.request_id, int(time.time()), order, asked.runtime.token_texts)
             )
-            await _answer(completion, framing, receive, recorder or send, asked.headers, arrived)
+            if asked.identity.prompts_kept_days is not None:
+                framing = kept = KeptFraming(framing, asked.identity, asked.request_id, asked.body)
+            await _answer(completion, framing, receive, send, asked.headers, arrived)
         except errors.ApiError as error:
             await send_error(send, error, asked.headers)
         finally:
-            if recorder is not None and recorder.status is not None and days is not None:
-                asked.runtime.spawn(_keep(asked, recorder, days))
+            if kept is not None:
+                asked.runtime.spawn(kept.keep())
         return completion is not None and completion.charged
 
 
@@ -132,23 +126,6 @@ class _Asked:
     body: bytes
     headers: dict[str, str]
     """Of the answer; they grow with what is found out."""
-
-
-async def _keep(asked: _Asked, recorder: Recorder, days: int) -> None:
-    """For an organization that keeps prompts; what cannot be written now is not kept."""
-    identity = asked.identity
-    try:
-        await in_database(
-            tenants.facade.keep_exchange,
-            identity.organization_id,
-            identity.project_id,
-            asked.request_id,
-            asked.body,
-            recorder.body,
-            days,
-        )
-    except (DatabaseError, InterfaceError) as error:
-        log.warning("exchange not kept", error=type(error).__name__)
 
 
 async def _answer(

@@ -1,7 +1,7 @@
 """An ASGI `send` that keeps a copy of the answer it passes on.
 
-For answers that are told again (idempotency keys) or kept (organizations that keep prompts). The
-copy is bounded; a client that leaves or stops reading does not end the recording.
+For answers that are told again (idempotency keys). The copy is bounded; a client that leaves or
+stops reading does not end the recording.
 """
 
 import asyncio
@@ -13,20 +13,15 @@ from headrace.gateway.transport.http import ClientGone, Message, Receive, Send
 
 
 class Recorder:
-    """Call it like `send`. With `hold_last` the last message waits for `release()`.
+    """Call it like `send`; the last message waits for `release()`."""
 
-    With `deaf` the client's leaving is nobody's business: without it, ClientGone passes through.
-    """
-
-    def __init__(self, send: Send, bytes_max: int, *, hold_last: bool = False, deaf: bool = False):
+    def __init__(self, send: Send, bytes_max: int) -> None:
         self.status: int | None = None
         self.headers: list[tuple[bytes, bytes]] = []
         self.complete = True
         """False once the answer was larger than `bytes_max`; its beginning is kept."""
         self._send = send
         self._bytes_max = bytes_max
-        self._hold_last = hold_last
-        self._deaf = deaf
         self._held: Message | None = None
         self._parts: list[bytes] = []
         self._bytes = 0
@@ -44,7 +39,7 @@ class Recorder:
             self.headers = list(message.get("headers", ()))
         else:
             self._keep(message.get("body", b""))
-            if self._hold_last and not message.get("more_body", False):
+            if not message.get("more_body", False):
                 self._held = message
                 return
         await self._pass_on(message)
@@ -67,9 +62,6 @@ class Recorder:
             self._parts.append(part)
 
     async def _pass_on(self, message: Message) -> None:
-        if not self._deaf:
-            await self._send(message)
-            return
         if self._gone:
             return
         try:

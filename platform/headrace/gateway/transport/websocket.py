@@ -28,6 +28,7 @@ from headrace.gateway.admission.auth import (
     require_scope,
     secret_from_headers,
 )
+from headrace.gateway.keeping import KeptFraming
 from headrace.gateway.openai.answering import Answering, Framing, Payload, usage
 from headrace.gateway.openai.chat_request import parse_chat_request
 from headrace.gateway.openai.chat_response import ChatFraming
@@ -172,9 +173,11 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             self._keep(self._refuse(identifier, error, request_id))
             return
         self._running[identifier] = completion
-        framing = ChatFraming(
+        framing: Framing = ChatFraming(
             Answering(request_id, int(time.time()), order, self.runtime.token_texts)
         )
+        if identity.prompts_kept_days is not None:
+            framing = KeptFraming(framing, identity, request_id, msgspec.json.encode(body))
         self._keep(self._follow(identifier, completion, framing))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -199,6 +202,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         finally:
             completion.cancel(Cause.CLIENT_GONE)
             self._running.pop(identifier, None)
+            if isinstance(framing, KeptFraming):
+                self.runtime.spawn(framing.keep())
 
     async def _send_events(self, identifier: str, completion: Completion, framing: Framing) -> None:
         await completion.opened()
