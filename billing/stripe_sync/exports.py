@@ -47,7 +47,7 @@ PLAN = """
          CROSS JOIN LATERAL (VALUES ('input', h.uncached_input_tokens),
                                     ('cached_input', h.cached_input_tokens),
                                     ('output', h.output_tokens)) AS class (name, tokens)
-         WHERE h.hour >= %(since)s AND h.hour < %(until)s
+         WHERE h.hour >= %s AND h.hour < %s
            AND NOT EXISTS (SELECT FROM billing_stripe_account a
                             WHERE a.organization_id = h.organization_id AND a.is_demo)
          GROUP BY 1, 2, 3, 4
@@ -55,7 +55,7 @@ PLAN = """
         SELECT organization_id, hour, model, token_class, sum(tokens) AS tokens,
                max(sequence) AS sequence
           FROM billing_stripe_export
-         WHERE hour >= %(since)s AND hour < %(until)s
+         WHERE hour >= %s AND hour < %s
          GROUP BY 1, 2, 3, 4
     )
     INSERT INTO billing_stripe_export
@@ -123,7 +123,8 @@ def export(
 ) -> StripeExportReport:
     """Plan the closed hours' rows, send what waits, and say how it stands."""
     until = now.replace(minute=0, second=0, microsecond=0)
-    planned = call(PLAN, {"since": until - look_back, "until": until}, using)
+    since = until - look_back
+    planned = call(PLAN, [since, until, since, until], using)
     sent = _send_waiting(now, using)
     report = _report(now, len(planned), sent, using)
     if report.late:
@@ -138,11 +139,11 @@ def export(
 def _report(now: datetime, planned: int, sent: int, using: str) -> StripeExportReport:
     rows = call(
         "SELECT count(*) FILTER (WHERE state = 'pending'),"
-        " count(*) FILTER (WHERE state = 'pending' AND hour < %(late)s),"
+        " count(*) FILTER (WHERE state = 'pending' AND hour < %s),"
         " min(hour) FILTER (WHERE state = 'pending'),"
         " count(*) FILTER (WHERE state = 'refused')"
-        " FROM billing_stripe_export WHERE state = 'pending' OR created_at >= %(since)s",
-        {"late": now - LATE, "since": now - REACH},
+        " FROM billing_stripe_export WHERE state = 'pending' OR created_at >= %s",
+        [now - LATE, now - REACH],
         using,
     )
     [(pending, late, oldest, refused)] = rows

@@ -17,7 +17,7 @@ from billing.stripe_sync.fake.store import Json, Store, all_of, page
 SESSION_S = 24 * 3600
 SESSION_MIN_S = 30 * 60
 IGNORED = (
-    "payment_method_types",
+    "allowed_payment_method_types",
     "allow_promotion_codes",
     "billing_address_collection",
     "automatic_tax",

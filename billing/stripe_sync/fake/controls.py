@@ -3,6 +3,7 @@
 Moves the clock, mistreats deliveries, loses answers, plays the customer. Called by `app`.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +110,6 @@ class Controls:
         if success:
             succeed_intent(self.store, intent, method)
             return intent
-        try:
+        with contextlib.suppress(Fault):
             fail_intent(self.store, intent, method, "authentication_required")
-        except Fault:
-            return intent
+        return intent

@@ -332,7 +332,7 @@ def create_setup_intent(store: Store, parameters: Parameters) -> Json:
         "on_behalf_of": None,
         "payment_method": None,
         "payment_method_options": None,
-        "payment_method_types": parameters.words("payment_method_types") or ["card"],
+        "payment_method_types": parameters.words("allowed_payment_method_types") or ["card"],
         "single_use_mandate": None,
         "status": "requires_payment_method",
         "usage": parameters.choice("usage", ("off_session", "on_session"), "off_session"),

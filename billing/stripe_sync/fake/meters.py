@@ -4,7 +4,7 @@ An identifier counts once for 24 hours, an event's time must lie within 35 days 
 ahead, as Stripe has it. Values are whole numbers here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,8 +57,8 @@ def create_meter(store: Store, parameters: Parameters) -> Json:
             "value_settings": {"event_payload_key": values.text("event_payload_key") or "value"},
         },
     )
-    for each in (mapping, aggregation, values):
-        each.finish()
+    for part in (mapping, aggregation, values):
+        part.finish()
     store.emit("billing.meter.created", meter)
     return meter
 
@@ -209,8 +209,12 @@ def summaries(store: Store, parameters: Parameters, meter_id: str) -> Json:
             key = meter["value_settings"]["event_payload_key"]
             bucket = start + (event["timestamp"] - start) // size * size
             values.setdefault(bucket, []).append(int(event["payload"][key]))
-    formula = {"sum": sum, "count": len, "last": lambda taken: taken[-1]}
-    aggregate = formula[meter["default_aggregation"]["formula"]]
+    formulas: dict[str, Callable[[list[int]], int]] = {
+        "sum": sum,
+        "count": len,
+        "last": lambda taken: taken[-1],
+    }
+    aggregate = formulas[meter["default_aggregation"]["formula"]]
     found = [
         {
             "id": f"mtrusg_test_{meter_id[-8:]}{bucket:x}",

@@ -105,7 +105,7 @@ def create_intent(store: Store, parameters: Parameters) -> Json:
             "allow_redirects": automatic.choice("allow_redirects", ("always", "never"), "always"),
         }
     automatic.finish()
-    parameters.words("payment_method_types")
+    parameters.words("allowed_payment_method_types")
     parameters.ignore(
         "return_url",
         "error_on_requires_action",

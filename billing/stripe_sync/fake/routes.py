@@ -47,7 +47,7 @@ def listing(kind: str, url: str, *filters: str) -> Handler:
             if all(
                 value is None or _shown(each.get(name)) == value for name, value in wanted.items()
             )
-            and since <= each.get("created", each.get("date")) <= until
+            and since <= int(each.get("created") or each["date"]) <= until
         )
         return page(
             chosen,

@@ -122,6 +122,7 @@ def test_a_declined_card_is_declined_again_by_the_same_key(client: stripe.Stripe
                 {"idempotency_key": "declined"},
             )
         assert refused.value.error is not None
+        assert refused.value.error.payment_intent is not None
         declined.append(refused.value.error.payment_intent.id)
 
     assert declined[0] == declined[1]

@@ -1,6 +1,7 @@
 """The fake's objects are Stripe's: stripe-python's own models find every field as they say."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def customer(client: stripe.StripeClient) -> stripe.Customer:
     return client.v1.customers.update(
         made.id, {"invoice_settings": {"default_payment_method": card.id}}
     )
+
+
+def default_card(customer: stripe.Customer) -> str:
+    """What its invoices are paid with."""
+    assert customer.invoice_settings is not None
+    return str(customer.invoice_settings.default_payment_method)
 
 
 def checkout(client: stripe.StripeClient, customer: str) -> stripe.checkout.Session:
@@ -98,7 +105,7 @@ def test_a_payment_its_charge_and_its_refund(
             "amount": 1999,
             "currency": "usd",
             "customer": customer.id,
-            "payment_method": str(customer.invoice_settings.default_payment_method),
+            "payment_method": default_card(customer),
             "confirm": True,
             "off_session": True,
             "metadata": {"top_up": "1"},
@@ -145,6 +152,7 @@ def test_a_card_that_refuses(
     error = refused.value
     assert (error.http_status, error.code) == (402, code)
     assert error.error is not None and error.error.decline_code == decline_code
+    assert error.error.payment_intent is not None
     intent = client.v1.payment_intents.retrieve(error.error.payment_intent.id)
     assert_typed(intent)
     assert intent.status == "requires_payment_method"
@@ -198,7 +206,7 @@ def test_a_checkout(fake: Fake, client: stripe.StripeClient, customer: stripe.Cu
 def test_products_and_prices(client: stripe.StripeClient) -> None:
     product = client.v1.products.create({"name": "Tokens"})
     price = client.v1.prices.create(
-        {"product": product.id, "currency": "usd", "unit_amount_decimal": "0.005"}
+        {"product": product.id, "currency": "usd", "unit_amount_decimal": Decimal("0.005")}
     )
 
     assert_typed(product)
