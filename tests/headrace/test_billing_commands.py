@@ -40,7 +40,8 @@ def run(command: str, tenant: Tenant, *arguments: str) -> str:
 def audited(tenant: Tenant) -> list[str]:
     """What the tenant's audit log says of money, in order."""
     found = rows(
-        "SELECT action FROM tenants_audit_log WHERE organization_id = %s ORDER BY sequence",
+        "SELECT action FROM tenants_audit_log WHERE organization_id = %s"
+        " AND split_part(action, '.', 1) IN ('billing', 'credit', 'invoice') ORDER BY sequence",
         tenant.organization_id,
     )
     return [str(action) for (action,) in found]
