@@ -129,9 +129,12 @@ def _statement(query: UsageQuery) -> sql.Composed:
     whole = [sql.SQL("SELECT * FROM rolled"), queued, cut]
     if tagged and not query.tag_values:
         # All less what carries the tag is what does not carry it.
-        less = [sql.SQL("NULL" if column == "tag" else column) for column in columns]
-        less += [sql.SQL("-") + sql.Identifier(column) for column in SUMMED]
-        whole += [untagged, sql.SQL("SELECT bucket, {} FROM rolled").format(_listed(less))]
+        less = ["NULL" if column == "tag" else column for column in columns]
+        less += [f"-{column}" for column in SUMMED]
+        whole += [
+            untagged,
+            sql.SQL("SELECT bucket, {} FROM rolled").format(_listed(map(sql.SQL, less))),
+        ]
     shown = [*COLUMNS.values(), "tag", "currency"]
     return sql.SQL(REPORT).format(
         rolled=rolled,

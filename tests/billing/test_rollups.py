@@ -1,5 +1,6 @@
 """Each usage event is counted in the rollups exactly once, whoever counts and whoever dies."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from functools import partial
 
 import pytest
 from django.db import connections, transaction
-from psycopg.types.json import Jsonb
 
 from billing.contracts import (
     BucketWidth,
@@ -177,7 +177,7 @@ def test_a_deadlocks_victim_counts_again_and_loses_nothing(acme: Tenant, globex:
 
 def test_an_event_that_commits_late_is_counted(acme: Tenant, globex: Tenant) -> None:
     late = acme.held()
-    item = Jsonb(
+    item = json.dumps(
         [
             {
                 "id": str(late.request_id),
@@ -195,7 +195,7 @@ def test_an_event_that_commits_late_is_counted(acme: Tenant, globex: Tenant) -> 
         ]
     )
     with transaction.atomic(using="housekeeper"), connections["housekeeper"].cursor() as cursor:
-        cursor.execute("SELECT * FROM billing_settle_holds(%s)", [item])
+        cursor.execute("SELECT * FROM billing_settle_holds(%s::jsonb)", [item])
 
         def meanwhile() -> None:
             spent(globex, 1)

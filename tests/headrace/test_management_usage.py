@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 import openai
 import pytest
+from pydantic import BaseModel
 
 from billing.contracts import UsageCounts
 from billing.facade import settle
@@ -27,10 +28,9 @@ from tests.headrace.door import HOST, Door
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DAY = {"start_time": "2026-05-04", "end_time": "2026-05-05"}
-UNIX_DAY = {
-    "start_time": int(NOON.timestamp()) - 12 * 3600,
-    "end_time": int(NOON.timestamp()) + 12 * 3600,
-}
+START = int(NOON.timestamp()) - 12 * 3600
+END = int(NOON.timestamp()) + 12 * 3600
+UNIX_DAY = {"start_time": START, "end_time": END}
 READS = frozenset({Permission.USAGE_READ, Permission.REQUESTS_READ})
 
 
@@ -88,6 +88,11 @@ def stock_client(tenant: Tenant) -> openai.OpenAI:
     )
 
 
+def told(page: BaseModel) -> list[dict[str, Any]]:
+    """All results of all buckets of a page that the SDK has read."""
+    return [row for bucket in page.model_dump()["data"] for row in bucket["results"]]
+
+
 @pytest.fixture
 def used_day(acme: Tenant) -> Iterator[Tenant]:
     """A day of acme's with completions, a batch, an embedding and a failure."""
@@ -105,45 +110,53 @@ def test_the_stock_client_reads_completions(used_day: Tenant) -> None:
     client = stock_client(used_day)
 
     page = client.admin.organization.usage.completions(
-        **UNIX_DAY, group_by=["model", "batch"], bucket_width="1d"
+        start_time=START, end_time=END, group_by=["model", "batch"], bucket_width="1d"
     )
 
     [bucket] = page.data
     assert (page.object, page.has_more, page.next_page) == ("page", False, None)
-    assert (bucket.start_time, bucket.end_time) == tuple(UNIX_DAY.values())
-    told = [
-        (row.model, row.batch, row.num_model_requests, row.input_tokens, row.output_tokens)
-        for row in bucket.results
+    assert (bucket.start_time, bucket.end_time) == (START, END)
+    fields = ("model", "batch", "num_model_requests", "input_tokens", "output_tokens")
+    assert [tuple(row[field] for field in fields) for row in told(page)] == [
+        ("a", True, 1, 3, 0),
+        ("a", False, 1, 15, 2),
+        ("b", False, 1, 1, 0),
     ]
-    assert told == [("a", True, 1, 3, 0), ("a", False, 1, 15, 2), ("b", False, 1, 1, 0)]
-    assert bucket.results[1].input_cached_tokens == 5
-    assert bucket.results[1].input_uncached_tokens == 10
+    assert told(page)[1]["input_cached_tokens"] == 5
+    assert told(page)[1]["input_uncached_tokens"] == 10
 
 
 def test_the_stock_client_reads_embeddings_and_users(used_day: Tenant) -> None:
     usage = stock_client(used_day).admin.organization.usage
 
-    [embeddings] = usage.embeddings(**UNIX_DAY).data
-    [users] = usage.completions(**UNIX_DAY, group_by=["user_id"]).data
-    [ann] = usage.completions(**UNIX_DAY, user_ids=["ann"]).data
+    embeddings = usage.embeddings(start_time=START, end_time=END)
+    users = usage.completions(start_time=START, end_time=END, group_by=["user_id"])
+    ann = usage.completions(start_time=START, end_time=END, user_ids=["ann"])
 
-    assert [(r.num_model_requests, r.input_tokens) for r in embeddings.results] == [(1, 7)]
-    assert [(r.user_id, r.num_model_requests) for r in users.results] == [
+    assert [(row["num_model_requests"], row["input_tokens"]) for row in told(embeddings)] == [
+        (1, 7)
+    ]
+    assert [(row["user_id"], row["num_model_requests"]) for row in told(users)] == [
         ("ann", 1),
         ("bob", 1),
         (None, 1),
     ]
-    assert [r.input_tokens for r in ann.results] == [15]
+    assert [row["input_tokens"] for row in told(ann)] == [15]
 
 
 def test_the_stock_client_reads_costs_and_we_tell_them_exactly(used_day: Tenant) -> None:
-    page = stock_client(used_day).admin.organization.usage.costs(**UNIX_DAY, group_by=["line_item"])
+    page = stock_client(used_day).admin.organization.usage.costs(
+        start_time=START, end_time=END, group_by=["line_item"]
+    )
 
-    [bucket] = page.data
-    told = [(row.line_item, row.amount.value, row.amount.currency) for row in bucket.results]
-    assert told == [("a, batch", 3e-12, "usd"), ("a", 17e-12, "usd"), ("b", 8e-12, "usd")]
-    assert [row.amount.amount_pico for row in bucket.results] == ["3", "17", "8"]
-    assert bucket.results[1].amount.amount == "0.000000000017"
+    amounts = [(row["line_item"], row["amount"]) for row in told(page)]
+    assert [(item, amount["value"], amount["currency"]) for item, amount in amounts] == [
+        ("a, batch", 3e-12, "usd"),
+        ("a", 17e-12, "usd"),
+        ("b", 8e-12, "usd"),
+    ]
+    assert [amount["amount_pico"] for _, amount in amounts] == ["3", "17", "8"]
+    assert amounts[1][1]["amount"] == "0.000000000017"
 
 
 def test_pages_follow_each_other(acme: Tenant) -> None:
@@ -151,13 +164,15 @@ def test_pages_follow_each_other(acme: Tenant) -> None:
     found: list[int] = []
     with planted(acme, events):
         usage = stock_client(acme).admin.organization.usage
-        page = usage.completions(**UNIX_DAY, bucket_width="1h", limit=10)
+        page = usage.completions(start_time=START, end_time=END, bucket_width="1h", limit=10)
         while True:
-            found += [row.num_model_requests for bucket in page.data for row in bucket.results]
+            found += [row["num_model_requests"] for row in told(page)]
             if not page.has_more:
                 break
             assert page.next_page is not None
-            page = usage.completions(**UNIX_DAY, bucket_width="1h", limit=10, page=page.next_page)
+            page = usage.completions(
+                start_time=START, end_time=END, bucket_width="1h", limit=10, page=page.next_page
+            )
 
     assert found == [1] * 5
 
@@ -186,9 +201,9 @@ def test_days_are_the_organizations_own(acme: Tenant) -> None:
 
 
 def test_a_tag_is_told_apart(used_day: Tenant) -> None:
-    told = results(get(used_day, "usage", **DAY, tag="team", **{"group_by[]": "tag"}))
+    rows = results(get(used_day, "usage", **DAY, tag="team", **{"group_by[]": "tag"}))
 
-    assert [(row["tag"], row["num_model_requests"]) for row in told] == [
+    assert [(row["tag"], row["num_model_requests"]) for row in rows] == [
         ({"name": "team", "value": "=red"}, 1),
         ({"name": "team", "value": None}, 3),
     ]
@@ -250,9 +265,9 @@ def test_an_open_end_is_the_end_of_the_bucket_that_runs(acme: Tenant) -> None:
     settle([used(acme.held(), UsageCounts(60, 0, 40))])
     yesterday = datetime.now(UTC) - timedelta(days=1)
 
-    told = results(get(acme, "usage", start_time=yesterday.isoformat()))
+    rows = results(get(acme, "usage", start_time=yesterday.isoformat()))
 
-    assert [row["charge"]["amount_pico"] for row in told] == ["100"]
+    assert [row["charge"]["amount_pico"] for row in rows] == ["100"]
 
 
 def test_recent_requests_come_newest_first_and_in_pages(acme: Tenant) -> None:

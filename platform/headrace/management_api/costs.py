@@ -64,7 +64,7 @@ class CostsBucket(OpenAiBucket):
 class CostsPage(ReportPage):
     """Costs by day."""
 
-    data = CostsBucket(many=True)
+    data = CostsBucket(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class CostsView(OrganizationKeyView):

@@ -80,7 +80,7 @@ class ReceiptShown(serializers.Serializer[Any]):
     model_asked = serializers.CharField()
     model_served = serializers.CharField(allow_null=True)
     finish_reason = serializers.CharField(allow_null=True)
-    source = serializers.CharField(allow_null=True)
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # a field, as DRF means it
     tokens = TokensShown()
     price_micros_per_mtok = UnitPricesShown()
     currency = serializers.CharField()

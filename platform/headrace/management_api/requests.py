@@ -50,7 +50,7 @@ class RequestShown(serializers.Serializer[Any]):
     model_asked = serializers.CharField()
     model_served = serializers.CharField()
     finish_reason = serializers.CharField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # a field, as DRF means it
     tokens = TokensShown()
     currency = serializers.CharField()
     amount_pico = serializers.CharField()
@@ -64,7 +64,7 @@ class RequestList(serializers.Serializer[Any]):
     """A page of requests; a page of a rare kind may be short and still have a next one."""
 
     object = serializers.ChoiceField(["list"])
-    data = RequestShown(many=True)
+    data = RequestShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
     first_id = serializers.CharField(allow_null=True)
     last_id = serializers.CharField(allow_null=True)
     has_more = serializers.BooleanField()

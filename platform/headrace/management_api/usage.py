@@ -138,13 +138,13 @@ class EmbeddingsBucket(OpenAiBucket):
 class CompletionsPage(ReportPage):
     """Usage of completions."""
 
-    data = CompletionsBucket(many=True)
+    data = CompletionsBucket(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class EmbeddingsPage(ReportPage):
     """Usage of embeddings."""
 
-    data = EmbeddingsBucket(many=True)
+    data = EmbeddingsBucket(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class LocalBucket(serializers.Serializer[Any]):
@@ -160,7 +160,7 @@ class UsageReport(ReportPage):
     """Usage of everything, with money."""
 
     time_zone = serializers.CharField()
-    data = LocalBucket(many=True)
+    data = LocalBucket(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class CompletionsUsageView(OrganizationKeyView):
