@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+import websockets.sync.client
 
 from billing.facade import create_alias, delete_alias
 from headrace.gateway.transport.token_routes import ROUTES
@@ -166,3 +167,33 @@ def aliases(house: LiveHouse, acme: Tenant, globex: Tenant) -> dict[str, str]:
     gone = create_alias(actor, names["deleted"], house.model)
     delete_alias(actor, gone.alias_id)
     return names
+
+
+def socket_code(house: LiveHouse, secret: str, name: str = "127.0.0.1") -> int:
+    """The code with which `/v1/stream` closes, called by this name; 403 for no socket at all."""
+    port = house.house.web_port
+    try:
+        with websockets.sync.client.connect(
+            f"ws://{name}:{port}/v1/stream",
+            additional_headers={"authorization": f"Bearer {secret}"},
+            address=("127.0.0.1", port),
+            proxy=None,
+        ) as connection:
+            connection.recv(timeout=30)
+    except websockets.ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else 1006
+    except websockets.InvalidStatus as refused:
+        return refused.response.status_code
+    raise AssertionError("the socket says something before it is asked")
+
+
+def test_the_socket_is_for_keys_that_may_chat_and_by_our_name(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    actor = operator_of(tenant.organization_id)
+    others = frozenset(KeyScope) - {KeyScope.CHAT}
+    without = create_key(actor, tenant.project_id, KeySettings("w", scopes=others))
+
+    assert socket_code(house, admin_key(tenant.organization_id)) == 4403
+    assert socket_code(house, without.secret) == 4403
+    assert socket_code(house, "hr-nonsense") == 4401
+    assert socket_code(house, tenant.secret, "rebound.example") == 403
