@@ -199,6 +199,11 @@ class Migration(migrations.Migration):
             name="tags",
             field=models.JSONField(db_default={}),
         ),
+        migrations.AddField(
+            model_name="account",
+            name="quota_version",
+            field=models.BigIntegerField(db_default=0),
+        ),
         # Partitioned, so altered by the SQL below.
         migrations.SeparateDatabaseAndState(
             state_operations=[

@@ -70,6 +70,8 @@ class Account(TenantModel):
     funded_pico = IntegerMoneyField(default=0)
     # Of what usage has charged, the part that grants and invoices have paid for.
     burned_pico = IntegerMoneyField(default=0)
+    quota_version = models.BigIntegerField(db_default=0)
+    """Counts changes of the tenant's quotas: a hold or settle that began by others is run again."""
 
     class Meta(TenantModel.Meta):
         db_table = "billing_account"

@@ -22,7 +22,6 @@ ALTER TABLE billing_quota_counter
     ADD CONSTRAINT billing_counter_in_its_policy FOREIGN KEY (organization_id, policy_id)
         REFERENCES billing_quota_policy (organization_id, id);
 ALTER TABLE billing_quota_counter SET (fillfactor = 30);
-ALTER TABLE billing_account ADD COLUMN quota_version bigint NOT NULL DEFAULT 0;
 
 ALTER TABLE billing_usage_event
     ADD COLUMN end_user varchar(128) NOT NULL DEFAULT '',

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import F
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from tenants.event_kinds import event_kinds
-from tenants.models import Mail, Membership, OutboxEvent
+from tenants.models import Mail, Membership, OrganizationRow, OutboxEvent
 from tenants.permissions import ROLE_PERMISSIONS
 from tenants.sealing import Purpose, seal
 
@@ -53,7 +52,10 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
     kind = event_kinds().get(event.kind)
     if kind is None or kind.mail_permission is None:
         return ()
-    members = _members_who_may(event.organization_id, kind.mail_permission)
+    organization = OrganizationRow.objects.using(HOUSEKEEPER_ALIAS).get(id=event.organization_id)
+    addresses = {*_members_who_may(event.organization_id, kind.mail_permission)}
+    # Some causes name people who are no members (a spend alert's recipients).
+    addresses |= {*event.data.get("recipients", ())}
     return [
         Mail(
             id=uuid7(),
@@ -64,7 +66,7 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
             context_sealed=seal(
                 json.dumps(
                     {
-                        "organization": organization,
+                        "organization": organization.display_name,
                         "description": kind.description,
                         "data": event.data,
                     }
@@ -72,15 +74,13 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
                 Purpose.MAIL,
             ),
         )
-        for address, organization in members
+        for address in sorted(addresses)
     ]
 
 
-def _members_who_may(organization_id: UUID, permission: str) -> Sequence[tuple[str, str]]:
+def _members_who_may(organization_id: UUID, permission: str) -> Sequence[str]:
     roles = [role.value for role, given in ROLE_PERMISSIONS.items() if permission in given]
     found = Membership.objects.using(HOUSEKEEPER_ALIAS).filter(
         organization_id=organization_id, role__in=roles, user__is_active=True
     )
-    return list(
-        found.values_list("user__email", F("organization__display_name")).order_by("user__email")
-    )
+    return list(found.values_list("user__email", flat=True))

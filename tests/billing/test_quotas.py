@@ -38,6 +38,7 @@ from billing.facade import (
 from billing.models import Hold, QuotaCounter, UsageEvent
 from tenants.contracts import Actor, ActorKind, Permission, PermissionDenied
 from tenants.facade import create_project, issue_key, tenant_scope
+from tenants.webhooks.fan_out import fan_out
 from tests.billing.cast import Tenant, at_once, make_tenant, refusals, used
 from tests.books import rows
 
@@ -352,6 +353,21 @@ def test_a_soft_quota_refuses_nothing_and_tells_of_each_threshold_once(acme: Ten
     )
     assert '"recipients": ["a@acme.example"]' in data
     assert '"limit": "200"' in data and '"hard": false' in data
+
+
+def test_the_recipients_of_a_quota_get_a_mail_though_they_are_no_members(acme: Tenant) -> None:
+    alert = replace(TOKENS_A_DAY, limit_amount=100, is_hard=False)
+    set_quota(admin(acme), replace(alert, recipients=("a@acme.example", "b@acme.example")))
+    settle([used(acme.held(), UsageCounts(50, 0, 0))])
+
+    while fan_out():
+        pass
+
+    mailed = rows(
+        "SELECT to_address FROM tenants_mail WHERE organization_id = %s ORDER BY 1",
+        acme.organization_id,
+    )
+    assert mailed == [("a@acme.example",), ("b@acme.example",)]
 
 
 def test_settles_at_once_tell_of_a_threshold_once(acme: Tenant) -> None:
