@@ -7,7 +7,7 @@ import django.db.models.functions.datetime
 import uuid_utils.compat
 from django.db import migrations, models
 
-SQL = Path(__file__).resolve().parents[1] / "sql" / "0008_stripe.sql"
+SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0008_stripe.sql")
 
 
 class Migration(migrations.Migration):

@@ -16,6 +16,7 @@ from billing.facade import hold, roll_up, set_daily_tokens, settle
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, make_tenant, used
 from tests.isolation.bills import leave_a_bill
+from tests.isolation.stripe_traces import leave_stripe_traces
 from tests.isolation.traces import leave_prices, leave_traces
 
 UNPROTECTED = {
@@ -88,6 +89,7 @@ def lived_in(name: str) -> Tenant:
     leave_traces(tenant.organization_id, tenant.project_id)
     leave_prices(tenant.organization_id)
     leave_a_bill(tenant)
+    leave_stripe_traces(tenant)
     return tenant
 
 
@@ -351,6 +353,14 @@ WRITES = [
     "UPDATE billing_credit_grant SET remaining_pico = amount_pico",
     "DELETE FROM billing_grant_burn",
     "UPDATE billing_top_up SET state = 'succeeded'",
+    "INSERT INTO billing_stripe_event (id, organization_id, kind, top_up_id, outcome, created_at)"
+    " SELECT 'mine', organization_id, 'mine', id, 'applied', now() FROM billing_top_up",
+    "UPDATE billing_stripe_event SET outcome = 'unchanged'",
+    "DELETE FROM billing_stripe_event",
+    "UPDATE billing_stripe_account SET payment_method_id = 'mine'",
+    "UPDATE billing_stripe_account SET is_demo = true",
+    "UPDATE billing_stripe_export SET state = 'delivered'",
+    "DELETE FROM billing_stripe_export",
     "UPDATE billing_settings SET tax_ppm = 0",
     "UPDATE billing_invoice SET total_pico = 0",
     "DELETE FROM billing_invoice_line",

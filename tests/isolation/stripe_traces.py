@@ -1,0 +1,41 @@
+"""A row of a tenant in each of Stripe's tables, as payments and exports leave them."""
+
+from uuid import uuid4
+
+from django.db import connections
+
+from billing.contracts import PICO
+from tenants.facade import tenant_scope
+from tests.billing.cast import Tenant
+
+
+def leave_stripe_traces(tenant: Tenant) -> None:
+    """A customer, a page, an event about it, and an hour on its way to a meter."""
+    organization_id, top_up_id, mark = tenant.organization_id, uuid4(), uuid4().hex
+    with tenant_scope(organization_id), connections["default"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO billing_top_up (id, organization_id, amount_pico, currency,"
+            " idempotency_key) VALUES (%s, %s, %s, 'USD', 'by stripe')",
+            [top_up_id, organization_id, PICO],
+        )
+        cursor.execute(
+            "INSERT INTO billing_stripe_account (organization_id, customer_id) VALUES (%s, %s)",
+            [organization_id, f"cus_{mark}"],
+        )
+        cursor.execute(
+            "INSERT INTO billing_stripe_checkout (top_up_id, organization_id, session_id, url,"
+            " expires_at) VALUES (%s, %s, %s, '', now())",
+            [top_up_id, organization_id, f"cs_{mark}"],
+        )
+        cursor.execute(
+            "SELECT billing_stripe_apply(%s, 'checkout.session.expired', now(), %s, %s, %s,"
+            " 'fail', '', 'usd', 0, 0, 'expired', '')",
+            [f"evt_{mark}", organization_id, f"cus_{mark}", top_up_id],
+        )
+        assert cursor.fetchall() == [("applied",)]
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO billing_stripe_export (id, organization_id, hour, model, token_class,"
+            " sequence, tokens) VALUES (uuidv7(), %s, now(), 'model', 'input', 1, 1)",
+            [organization_id],
+        )
