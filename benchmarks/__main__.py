@@ -17,6 +17,7 @@ BENCHMARKS = (
     "speculation",
     "curve",
     "platform_over_engine",
+    "usage",
     "holds",
     "peers",
 )
