@@ -12,6 +12,8 @@ PIECES_MAX = 100
 """Of one table in one sweep."""
 EVENTS_KEPT_DAYS = 30
 MAIL_KEPT_DAYS = 30
+INVITATIONS_KEPT_DAYS = 90
+"""After they have expired; the audit log keeps that there was one."""
 
 _OVER = {
     "tenants_idempotent_request": "expires_at <= now()",
@@ -20,6 +22,7 @@ _OVER = {
     "tenants_export": "expires_at <= now()",
     "tenants_outbox_event": "created_at <= now() - make_interval(days => %(events)s)"
     " AND fanned_out_at IS NOT NULL",
+    "tenants_invitation": "expires_at <= now() - make_interval(days => %(invitations)s)",
     "tenants_mail": "created_at <= now() - make_interval(days => %(mail)s)"
     " AND (sent_at IS NOT NULL OR failed_at IS NOT NULL)",
 }
@@ -38,7 +41,12 @@ def _sweep(table: str, over: str) -> int:
             cursor.execute(
                 f"DELETE FROM {table} WHERE id IN"  # noqa: S608 - our own text
                 f" (SELECT id FROM {table} WHERE {over} LIMIT %(most)s FOR UPDATE SKIP LOCKED)",
-                {"most": PIECE_MAX, "events": EVENTS_KEPT_DAYS, "mail": MAIL_KEPT_DAYS},
+                {
+                    "most": PIECE_MAX,
+                    "events": EVENTS_KEPT_DAYS,
+                    "invitations": INVITATIONS_KEPT_DAYS,
+                    "mail": MAIL_KEPT_DAYS,
+                },
             )
             swept += cursor.rowcount
             if cursor.rowcount < PIECE_MAX:

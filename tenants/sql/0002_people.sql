@@ -25,6 +25,7 @@ REVOKE INSERT ON tenants_membership FROM headrace_app;
 
 GRANT SELECT, INSERT, UPDATE ON tenants_invitation, tenants_service_account
     TO headrace_housekeeper;
+GRANT DELETE ON tenants_invitation TO headrace_housekeeper;
 GRANT SELECT ON tenants_service_account TO headrace_definer;
 GRANT SELECT, INSERT ON tenants_membership TO headrace_definer;
 GRANT SELECT, UPDATE (email, accepted_at, accepted_by) ON tenants_invitation TO headrace_definer;

@@ -13,6 +13,7 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
+from tenants.retention.sweeping import sweep_retention
 from tests.billing.cast import at_once
 from tests.tenants.people_cast import Company, Person, make_company, make_person
 
@@ -42,12 +43,13 @@ def stored(company: Company, issued: IssuedInvitation) -> dict[str, object]:
         return dict(zip(names, cursor.fetchone(), strict=True))
 
 
-def expire(issued: IssuedInvitation) -> None:
+def expire(issued: IssuedInvitation, days_ago: int = 0) -> None:
     """As if its days had passed."""
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
-            "UPDATE tenants_invitation SET expires_at = now() WHERE id = %s",
-            [issued.invitation.invitation_id],
+            "UPDATE tenants_invitation SET expires_at = now() - make_interval(days => %s)"
+            " WHERE id = %s",
+            [days_ago, issued.invitation.invitation_id],
         )
 
 
@@ -189,6 +191,19 @@ def test_another_organizations_invitation_is_not_here(acme: Company, ada: Person
     with pytest.raises(InvitationNotFound):
         facade.read_invitation(globex.owner, issued.invitation.invitation_id)
     assert facade.invitation_offer(issued.token).role is Role.VIEWER
+
+
+def test_an_invitation_is_forgotten_some_months_after_it_expired(acme: Company) -> None:
+    expired, forgotten = (
+        facade.invite(acme.owner, make_person().email, Role.VIEWER) for _ in range(2)
+    )
+    expire(expired)
+    expire(forgotten, days_ago=91)
+
+    sweep_retention()
+
+    listed = [one.invitation_id for one in facade.list_invitations(acme.owner)]
+    assert listed == [expired.invitation.invitation_id]
 
 
 @pytest.mark.parametrize("email", ["", "ada", "ada@", "a b@example.org", "ada@example.org\nx"])
