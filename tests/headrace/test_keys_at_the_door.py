@@ -107,11 +107,11 @@ NETWORKS = ("10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32")
 def test_a_key_is_held_to_its_networks(acme: Tenant) -> None:
     secret = key_of(acme, KeySettings("office", cidrs=NETWORKS))
 
-    for peer in INSIDE:
-        assert come(secret, peer=peer).cidrs
-    for peer in OUTSIDE:
-        assert refusal(lambda: come(secret, peer=peer)) == FORBIDDEN  # noqa: B023
-        assert refusal(lambda: authenticate(secret, peer or "")) == FORBIDDEN  # noqa: B023
+    for inside in INSIDE:
+        assert come(secret, peer=inside).cidrs
+    for outside in OUTSIDE:
+        assert refusal(lambda: come(secret, peer=outside)) == FORBIDDEN  # noqa: B023
+        assert refusal(lambda: authenticate(secret, outside or "")) == FORBIDDEN  # noqa: B023
 
 
 def test_only_trusted_proxies_say_where_a_request_came_from(acme: Tenant) -> None:

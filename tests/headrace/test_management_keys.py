@@ -77,7 +77,7 @@ def test_what_was_asked_is_echoed_read_again_and_in_force(acme: Tenant, owner: D
         "last_used_at": read["last_used_at"]
     }
     assert identity.scopes == set(SETTINGS["scopes"])
-    assert identity.models == set(SETTINGS["models"])
+    assert identity.models == frozenset(SETTINGS["models"])
     assert identity.key_limits.requests_max == 10
     assert identity.end_user_limits.tokens_max == 5
 
