@@ -1,7 +1,7 @@
 """Every route x {own, sibling project's, another organization's, deleted} x everybody.
 
 The list of routes is read off Django's URLconf, the table of token routes and Channels' routing;
-what routes.py does not know fails here. Requests go through the web process's own ASGI function for
+what routes.py does not list fails here. Requests go through the web process's own ASGI function for
 REST, in this process.
 """
 
@@ -22,12 +22,11 @@ from headrace.management_api.base import ActingView
 from tenants.contracts import Permission, Role
 from tenants.facade import ROLE_PERMISSIONS
 from tests.headrace import door as doors
-from tests.isolation.routes import (
+from tests.isolation.matrix import (
     FORBIDDEN_FIELDS,
     ORGANIZATION_KEY,
     PERSON,
     PROJECT_KEY,
-    ROWS,
     SOCKETS,
     TENANT,
     TOKEN_ROUTES,
@@ -36,6 +35,7 @@ from tests.isolation.routes import (
     Arguments,
     Row,
 )
+from tests.isolation.routes import ROWS
 from tests.isolation.sides import Side, both
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
