@@ -6,7 +6,10 @@ from typing import Any
 import openai
 import pytest
 
-from billing.facade import estimate_pico
+from billing.contracts import QuotaMetric, QuotaPeriod, QuotaScope, QuotaWanted
+from billing.facade import estimate_pico, set_quota
+from tenants.contracts import MinuteLimits
+from tenants.facade import operator_of, update_project
 from tests import books
 from tests.house import LiveHouse, Tenant
 from tests.prompts import chat
@@ -126,3 +129,86 @@ def test_a_refused_call_gives_its_minute_back(house: LiveHouse) -> None:
 
     assert len(refusals) == 6
     assert {refusal.code for refusal in refusals} == {"insufficient_quota"}
+
+
+def limit(tenant: Tenant, scope: QuotaScope, metric: QuotaMetric, amount: int) -> None:
+    """A daily quota of the tenant's."""
+    scope_id = {QuotaScope.KEY: tenant.key_id, QuotaScope.PROJECT: tenant.project_id}.get(scope)
+    set_quota(
+        operator_of(tenant.organization_id),
+        QuotaWanted(scope, metric, QuotaPeriod.DAY, amount, scope_id),
+        using="housekeeper",
+    )
+
+
+def test_an_end_user_is_bound_from_the_first_request_and_told_until_when(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    limit(tenant, QuotaScope.END_USER, QuotaMetric.REQUESTS, 1)
+    client = house.client(tenant.secret)
+
+    def ask(**whom: str) -> openai.RateLimitError | None:
+        try:
+            client.chat.completions.create(
+                model=house.model, messages=HELLO, max_tokens=1, extra_body=whom
+            )
+        except openai.RateLimitError as refused:
+            return refused
+        return None
+
+    assert ask(user="ann") is None
+    assert ask(user="ann", safety_identifier="bob") is None
+    for whom in ({"user": "ann"}, {"safety_identifier": "bob"}):
+        refused = ask(**whom)
+        assert refused is not None
+        assert (refused.code, refused.type) == ("insufficient_quota", "insufficient_quota")
+        assert refused.response.headers["x-should-retry"] == "false"
+        assert "over its limit of 1 requests per day. It starts again at 20" in refused.message
+        assert "00:00 +0000 (UTC)" in refused.message
+    assert ask() is None
+    assert len(books.events(tenant)) == 3
+    books.assert_in_order()
+
+
+def test_an_exhausted_key_is_refused_at_every_door(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    limit(tenant, QuotaScope.KEY, QuotaMetric.TOKENS, 0)
+    client = house.client(tenant.secret)
+    for ask in (
+        lambda: client.chat.completions.create(model=house.model, messages=HELLO),
+        lambda: client.chat.completions.create(model=house.model, messages=HELLO, stream=True),
+        lambda: client.completions.create(model=house.model, prompt="Hello"),
+        lambda: client.embeddings.create(model=house.model, input="Hello"),
+    ):
+        with pytest.raises(openai.RateLimitError) as caught:
+            ask()
+
+        assert caught.value.code == "insufficient_quota"
+        assert "your API key over its limit of 0 tokens per day" in caught.value.message
+    assert books.events(tenant) == []
+    assert books.balance(tenant).held_pico == 0
+
+
+def test_headers_are_those_of_the_scope_that_binds_to_the_token(
+    house: LiveHouse, prompt_tokens: int
+) -> None:
+    tenant = house.new_tenant(requests_per_minute_max=100, tokens_per_minute_max=10_000)
+    actor = operator_of(tenant.organization_id)
+    limits = MinuteLimits(requests_max=3, output_tokens_max=50)
+    update_project(actor, tenant.project_id, limits=limits)
+    asked = {"model": house.model, "messages": HELLO, "max_tokens": OUTPUT_TOKENS}
+
+    with house.http(tenant.secret) as client:
+        answers = [client.post("/v1/chat/completions", json=asked) for _ in range(4)]
+
+    used = prompt_tokens + OUTPUT_TOKENS
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    for place, answer in enumerate(answers[:3], start=1):
+        told = answer.headers
+        assert told["x-ratelimit-limit-requests"] == "3"
+        assert told["x-ratelimit-remaining-requests"] == str(3 - place)
+        assert told["x-ratelimit-limit-tokens"] == "10000"
+        assert told["x-ratelimit-remaining-tokens"] == str(10_000 - place * used)
+        assert told["x-ratelimit-remaining-output-tokens"] == str(50 - place * OUTPUT_TOKENS)
+    refused = answers[3].json()["error"]
+    assert refused["message"].startswith("Limit of 3 requests per minute of your project reached.")
+    assert answers[3].headers["x-ratelimit-remaining-requests"] == "0"
