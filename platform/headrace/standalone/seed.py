@@ -56,6 +56,7 @@ def _tenant_key(slug: str, known_secret: str | None) -> str:
         organization = tenants.create_organization(slug, DISPLAY_NAMES[slug], CURRENCY)
     organization_id = organization.organization_id
     billing.open_account(organization_id, CURRENCY, using=HOUSEKEEPER)
+    billing.keep_out_of_stripe(organization_id, using=HOUSEKEEPER)
     if CREDIT_PICO[slug]:
         billing.grant_credit(
             organization_id, CREDIT_PICO[slug], f"demo-credit-{slug}", using=HOUSEKEEPER

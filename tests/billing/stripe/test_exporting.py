@@ -9,6 +9,7 @@ import stripe
 from billing.contracts import StripeExportReport, UsageCounts
 from billing.facade import keep_out_of_stripe, roll_up, settle
 from billing.stripe_sync.comparing import compare
+from billing.stripe_sync.customers import ensure_customer
 from billing.stripe_sync.exports import MeterKey, export
 from tests.billing.cast import Tenant, make_tenant, used
 from tests.billing.stripe.cast import ask
@@ -198,6 +199,7 @@ def test_show_tenants_are_kept_out(user: Tenant, fake: Fake) -> None:
 
     assert rows(user) == []
     assert customer_of(user) == ""
+    assert ensure_customer(user.organization_id, "housekeeper") == customer_of(user) != ""
 
 
 def test_tenants_are_told_apart(user: Tenant, fake: Fake) -> None:
