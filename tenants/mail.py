@@ -7,8 +7,9 @@ a request.
 
 import json
 import logging
+import re
 import smtplib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -29,12 +30,14 @@ HOUSEKEEPER_ALIAS = "housekeeper"
 TEMPLATES = Path(__file__).with_name("mail_templates")
 FALLBACK_TEMPLATE = "event"
 CLAIM_MAX = 20
+PICO = 10**12
 RETRY_S = (60, 300, 1800, 7200, 36_000, 86_400)
 """Pauses between tries: seven tries over a day and a half."""
 LEASE = timedelta(minutes=10)
 """A worker that died while sending leaves the mail to another after this: it may come twice."""
 
 logger = logging.getLogger(__name__)
+_INTEGER = re.compile(r"-?[0-9]{1,38}")
 
 _CLAIM = """
     UPDATE tenants_mail SET attempts = attempts + 1, next_at = %(lease)s
@@ -104,10 +107,21 @@ def render(kind: str, context: Mapping[str, Any]) -> tuple[str, str]:
         template = _template(kind)
     except TemplateDoesNotExist:
         template = _template(FALLBACK_TEMPLATE)
-    rows: Sequence[tuple[str, Any]] = sorted((context.get("data") or {}).items())
+    rows = [_row(name, value) for name, value in sorted((context.get("data") or {}).items())]
     filled = template.render(Context({**context, "kind": kind, "rows": rows}, autoescape=False))
     subject, _, text = filled.strip().partition("\n")
-    return subject.strip(), text.strip() + "\n"
+    prefix = str(context.get("subject_prefix") or "")
+    return " ".join(f"{prefix} {subject}".split()), text.strip() + "\n"
+
+
+def _row(name: str, value: object) -> tuple[str, object]:
+    """A line of a mail: amounts in the currency's units, to the last digit."""
+    readable = name.removesuffix("_pico").replace("_", " ")
+    if not name.endswith("_pico") or not _INTEGER.fullmatch(str(value)):
+        return readable, value
+    sign, digits = ("-", str(value)[1:]) if str(value).startswith("-") else ("", str(value))
+    units, fraction = divmod(int(digits), PICO)
+    return readable, f"{sign}{units}.{fraction:012d}".rstrip("0").rstrip(".")
 
 
 @cache

@@ -20,7 +20,7 @@ from uuid_utils.compat import uuid7
 
 from tenants.contracts import SealBroken
 from tenants.models import DeliveryState, WebhookAttempt, WebhookDelivery, WebhookEndpoint
-from tenants.outbox import emit
+from tenants.outbox import FOR_MAIL_ALONE, emit
 from tenants.sealing import Purpose, unseal
 from tenants.webhooks.fan_out import HOUSEKEEPER_ALIAS
 from tenants.webhooks.posting import Answer, Resolve, post, resolve_by_system
@@ -106,7 +106,7 @@ def payload(event_id: UUID, kind: str, data: Any, created_at: datetime) -> bytes
         "type": kind,
         "timestamp": created_at.isoformat(),
         "created_at": int(created_at.timestamp()),
-        "data": data,
+        "data": {name: value for name, value in data.items() if name not in FOR_MAIL_ALONE},
     }
     return json.dumps(body, separators=(",", ":")).encode()
 

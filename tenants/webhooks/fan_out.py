@@ -14,12 +14,15 @@ from uuid_utils.compat import uuid7
 
 from tenants.event_kinds import event_kinds
 from tenants.models import Mail, Membership, OrganizationRow, OutboxEvent
+from tenants.outbox import FOR_MAIL_ALONE
 from tenants.permissions import ROLE_PERMISSIONS
 from tenants.sealing import Purpose, seal
 
 HOUSEKEEPER_ALIAS = "housekeeper"
 FAN_OUT_MAX = 100
 """Events of one transaction."""
+RECIPIENTS_MAX = 10
+"""Addresses that an event names beside the members'."""
 
 _DELIVERIES = """
     INSERT INTO tenants_webhook_delivery
@@ -55,7 +58,8 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
     organization = OrganizationRow.objects.using(HOUSEKEEPER_ALIAS).get(id=event.organization_id)
     addresses = {*_members_who_may(event.organization_id, kind.mail_permission)}
     # Some causes name people who are no members (a spend alert's recipients).
-    addresses |= {*event.data.get("recipients", ())}
+    addresses |= {*event.data.get("recipients", ())[:RECIPIENTS_MAX]}
+    told = {name: value for name, value in event.data.items() if name not in FOR_MAIL_ALONE}
     return [
         Mail(
             id=uuid7(),
@@ -68,13 +72,14 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
                     {
                         "organization": organization.display_name,
                         "description": kind.description,
-                        "data": event.data,
+                        "data": told,
+                        "subject_prefix": event.data.get("subject_prefix", ""),
                     }
                 ).encode(),
                 Purpose.MAIL,
             ),
         )
-        for address in sorted(addresses)
+        for address in sorted({address.lower() for address in addresses})
     ]
 
 

@@ -42,7 +42,7 @@ def test_an_event_goes_with_the_transaction_that_failed(acme: Tenant) -> None:
         raise CauseFailed
 
     with facade.tenant_scope(acme.organization_id):
-        assert not OutboxEvent.objects.filter(organization_id=acme.organization_id).exists()
+        assert not OutboxEvent.objects.filter(kind="balance.low").exists()
 
 
 def test_nobody_speaks_for_another_tenant(acme: Tenant, globex: Tenant) -> None:

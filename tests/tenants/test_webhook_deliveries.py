@@ -146,6 +146,19 @@ def test_an_altered_or_old_post_is_not_accepted_by_a_stock_receiver(
             verified(bad, secret)
 
 
+def test_addresses_for_mail_are_not_posted(acme: Tenant, receiver: Receiver) -> None:
+    facade.create_webhook_endpoint(member(acme), receiver.url)
+    with facade.tenant_scope(acme.organization_id):
+        data = {"amount": "1", "recipients": ["a@example.com"], "subject_prefix": "x"}
+        facade.emit(acme.organization_id, "balance.low", data)
+    while fan_out():
+        pass
+    deliver()
+
+    [received] = receiver.received
+    assert json.loads(received.body)["data"] == {"amount": "1"}
+
+
 def test_only_endpoints_that_ask_for_a_kind_get_it(acme: Tenant, receiver: Receiver) -> None:
     with receiving() as other:
         facade.create_webhook_endpoint(member(acme), receiver.url, ["invoice.issued"])
@@ -362,14 +375,24 @@ def test_mail_of_an_event_goes_once_to_those_whose_role_it_concerns(acme: Tenant
         Membership.objects.using("housekeeper").create(
             organization_id=acme.organization_id, user_id=user.pk, role=role
         )
-    tell(acme, "balance.low", "0.25")
+    with facade.tenant_scope(acme.organization_id):
+        data = {
+            "balance_pico": "250000000000",
+            "recipients": ["Boss@example.com", addresses["owner"]],
+            "subject_prefix": "[prod]\n",
+        }
+        facade.emit(acme.organization_id, "balance.low", data)
+    while fan_out():
+        pass
     with override_settings(EMAIL_BACKEND="django.core.mail.backends.locmem.EmailBackend"):
         mail.outbox = []
         at_once([lambda: send_due_mail(datetime.now(UTC)) for _ in range(4)])
-        sent = [one for one in mail.outbox if set(one.to) & set(addresses.values())]
+        expected = {addresses["owner"], addresses["billing"], "boss@example.com"}
+        sent = [one for one in mail.outbox if set(one.to) & {*addresses.values(), *expected}]
 
-    assert sorted(one.to[0] for one in sent) == sorted([addresses["owner"], addresses["billing"]])
-    assert sent[0].subject == "[acme] The balance is low"
-    assert "0.25" in sent[0].body
+    assert sorted(one.to[0] for one in sent) == sorted(expected)
+    assert sent[0].subject == "[prod] [acme] The balance is low"
+    assert "balance: 0.25\n" in sent[0].body
+    assert "boss" not in sent[0].body.lower()
     rows = Mail.objects.using("housekeeper").filter(organization_id=acme.organization_id)
     assert all(row.sent_at and bytes(row.context_sealed) == b"" for row in rows)
