@@ -29,8 +29,8 @@ def begin_recharge(organization_id: UUID, using: str = "housekeeper") -> TopUp |
 def recharge_due(using: str = "housekeeper") -> list[TopUp]:
     """Begin and charge every recharge that is due. Raises TopUpUnavailable without a provider.
 
-    A charge that could not be sent stays pending: `open_recharges` finds it again, and its id
-    keeps a repetition from charging twice.
+    One that could not be sent stays pending until the provider's own look at what is overdue
+    sends it again; the top-up's id keeps a repetition from charging twice.
     """
     provider = payment_provider()
     begun = []

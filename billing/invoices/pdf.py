@@ -111,7 +111,7 @@ def _sums(pdf: "FPDF", invoice: Invoice) -> None:
 
 
 def _describe(invoice: Invoice, line: InvoiceLine) -> str:
-    name = NAMES.get(line.kind, "")
+    name = "" if invoice.kind is InvoiceKind.CREDIT_NOTE else NAMES.get(line.kind, "")
     if line.of_period_start_at is not None and line.of_period_end_at is not None:
         span = _span(invoice, line.of_period_start_at, line.of_period_end_at)
         name = f"Correction for {span}"

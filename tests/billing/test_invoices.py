@@ -2,9 +2,10 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,33 +16,46 @@ from billing.contracts import (
     PICO,
     BillingProfile,
     CreditLimitTooLow,
+    DraftBook,
     Invoice,
     InvoiceConflict,
     InvoiceKind,
     InvoiceNotFound,
     LineKind,
+    PriceEntry,
+    ServiceTier,
+    TokenClass,
     UsageCounts,
 )
 from billing.facade import (
+    begin_topup,
     close_due,
+    complete_topup,
+    credit_grants,
     credit_note,
     forget_addresses,
     grant_credit,
     invoice,
     invoice_pdf,
     invoices,
+    publish_book,
+    quote,
     reconcile,
     record_payment,
+    refund_topup,
+    reprice,
     save_billing_settings,
     save_profile,
     set_credit_limit,
     set_tax,
     settle,
+    tend_credit_of,
 )
 from billing.invoices.closing import close_period, next_period
 from billing.invoices.periods import Period, month_of
 from tenants.facade import operator_of, tenant_scope
-from tests.billing.cast import Tenant, at_once, make_tenant, used
+from tests.billing.cast import Tenant, at_once, make_offer, make_tenant, used
+from tests.billing.till import open_till
 
 CENT = PICO // 100
 DAY = timedelta(days=1)
@@ -472,4 +486,92 @@ def test_grants_after_an_invoice_pay_for_what_comes_after_it(django_database: ob
     second = closed(tenant, 2)
 
     assert second.kind is InvoiceKind.STATEMENT
+    assert reconcile() == []
+
+
+def test_a_corrected_price_is_a_line_of_the_next_document(django_database: object) -> None:
+    tenant = postpaid()
+    model = make_offer(f"slip-{uuid4().hex[:12]}", CENT, CENT, CENT)
+    quoted = tenant.quoted(
+        quote(tenant.organization_id, tenant.project_id, model, ServiceTier.INTERACTIVE)
+    )
+    settle([replace(used(quoted.held(10, 0), UsageCounts(10, 0, 0)), model_served=model)])
+    earlier = Period(month().start_at, datetime.now(UTC))
+    first = close(tenant, earlier)
+    half = PriceEntry(model, ServiceTier.INTERACTIVE, TokenClass.INPUT, CENT // 2)
+    publish_book(DraftBook((half,)), "test", accept_warnings=True)
+    list(reprice(model, earlier.start_at, earlier.end_at, "typed twice", "test"))
+    spend(tenant, 7 * CENT)
+
+    second = close(tenant, Period(earlier.end_at, month().end_at))
+
+    assert first.net_pico == 10 * CENT
+    told = {line.kind: line for line in second.lines if line.kind is not LineKind.GRANT}
+    assert told[LineKind.CORRECTION].exact_pico == -5 * CENT
+    assert told[LineKind.CORRECTION].of_period_end_at == earlier.end_at
+    assert (second.kind, second.net_pico) == (InvoiceKind.INVOICE, 2 * CENT)
+    assert tenant.balance().posted_pico == 0
+    assert reconcile() == []
+
+
+def test_a_statement_tells_what_came_and_went(acme: Tenant) -> None:
+    with open_till() as till:
+        begin_topup(operator_of(acme.organization_id), 20 * PICO, "first")
+        reference = f"pay_{till.begun[0].hex}"
+        complete_topup(reference, 20 * PICO)
+        refund_topup(reference, 3 * PICO, "back")
+    grant_credit(
+        acme.organization_id, CENT, "ending", expires_at=datetime.now(UTC) + timedelta(hours=1)
+    )
+    tend_credit_of(acme.organization_id, datetime.now(UTC) + timedelta(hours=2))
+
+    document = close(acme, month())
+
+    moved = {line.kind: line.exact_pico for line in document.lines}
+    assert moved == {
+        LineKind.TOP_UP: 20 * PICO,
+        LineKind.GRANT: 5 * PICO + CENT,
+        LineKind.REFUND: -3 * PICO,
+        LineKind.EXPIRED: -CENT,
+    }
+    assert (document.kind, document.total_pico) == (InvoiceKind.STATEMENT, 0)
+    assert "Credit in this period" in read(document)
+
+
+def test_an_invoice_is_told_and_a_statement_is_not(acme: Tenant) -> None:
+    tenant = postpaid()
+    for one in (tenant, acme):
+        spend(one, 3 * CENT)
+        close(one, month())
+
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "SELECT organization_id, data ->> 'total_pico' FROM tenants_outbox_event"
+            " WHERE kind = 'invoice.issued' AND organization_id = ANY (%s)",
+            [[tenant.organization_id, acme.organization_id]],
+        )
+        assert cursor.fetchall() == [(tenant.organization_id, str(3 * CENT))]
+
+
+def test_everything_at_once_loses_nothing(django_database: object) -> None:
+    tenant = postpaid(credit_pico=PICO)
+    organization_id = tenant.organization_id
+    last_month = Period(month().start_at, datetime.now(UTC))
+    with open_till():
+        top_ups = [
+            begin_topup(operator_of(organization_id), 2 * PICO, f"{n}").top_up for n in range(4)
+        ]
+    requests = [tenant.held(CENT, 0) for _ in range(12)]
+    crowd: list[Callable[[], object]] = [
+        *[partial(settle, [used(one, UsageCounts(CENT, 0, 0))]) for one in requests],
+        *[partial(complete_topup, f"pay_{one.top_up_id.hex}", 2 * PICO) for one in top_ups],
+        *[partial(grant_credit, organization_id, CENT, f"gift-{n}") for n in range(4)],
+        *[partial(credit_grants, organization_id) for _ in range(4)],
+        *[partial(close, tenant, last_month) for _ in range(2)],
+        *[partial(tend_credit_of, organization_id, datetime.now(UTC)) for _ in range(2)],
+    ]
+
+    at_once(crowd)
+
+    assert tenant.balance().posted_pico == PICO + 8 * PICO + 4 * CENT - 12 * CENT
     assert reconcile() == []
