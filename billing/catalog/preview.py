@@ -48,10 +48,13 @@ def preview_events(
     """What the usage of [start, end) in the draft's currency cost, and would have, by tenant and
     model; a tenant's draft shows that tenant alone.
 
-    Classes that the draft does not price keep what they were sold at, as does what the list's draft
-    meets at a tenant's own price. Raises PriceBookInvalid for a draft that ends prices.
+    Published, the draft would change some prices of the list (or of the tenant's own) and leave the
+    others in force: all of those are taken. Classes without one keep what they were sold at, as
+    does what the list meets at a tenant's own price. So it is what repricing by the published book
+    would come to. Raises PriceBookInvalid for a draft that ends prices.
     """
     drafted = _drafted(draft)
+    in_force = _in_force(draft, using)
     found: dict[tuple[str, str, ServiceTier], list[tuple[int, UsageCounts, int, int]]] = (
         defaultdict(list)
     )
@@ -70,9 +73,8 @@ def preview_events(
             requests, uncached, cached, output, cost = (int(number) for number in rest[7:])
             counts = UsageCounts(uncached, cached, output)
             key = (model, ServiceTier(tier))
-            units = _repriced(
-                sold, drafted.get(key, {}), own if draft.organization_id is None else None, follows
-            )
+            prices = {**in_force.get(key, {}), **drafted.get(key, {})}
+            units = _repriced(sold, prices, own if draft.organization_id is None else None, follows)
             found[tenant, *key].append((requests, counts, cost, _cost(counts, units)))
     return [_line(*key, parts) for key, parts in sorted(found.items())]
 
@@ -89,7 +91,8 @@ def preview_export(
     hold where the draft is a tenant's. Raises PriceBookInvalid or UsageExportInvalid.
     """
     drafted = _drafted(draft)
-    in_force, names = _in_force(draft, using)
+    in_force = _in_force(draft, using, with_list=True)
+    names = _aliases(draft, using)
     found: dict[tuple[str, str, ServiceTier], UsageCounts] = {}
     requests: dict[tuple[str, str, ServiceTier], int] = defaultdict(int)
     refused: list[str] = []
@@ -133,40 +136,48 @@ def _drafted(draft: DraftBook) -> dict[tuple[str, ServiceTier], dict[TokenClass,
 
 
 def _repriced(
-    sold: list[int], drafted: Units, own: list[bool] | None, cached_follows: bool
+    sold: list[int], prices: Units, own: list[bool] | None, cached_follows: bool
 ) -> dict[TokenClass, int]:
-    """The units of events sold at these prices, with what the draft changes of them."""
+    """The units of events sold at these prices, with what others replace of them."""
     classes = (TokenClass.INPUT, TokenClass.CACHED_INPUT, TokenClass.OUTPUT)
     units = dict(zip(classes, sold, strict=True))
     for token_class, is_own in zip(classes, own or [False] * len(classes), strict=True):
-        if token_class in drafted and not is_own:
-            units[token_class] = drafted[token_class]
+        if token_class in prices and not is_own:
+            units[token_class] = prices[token_class]
         elif token_class is TokenClass.CACHED_INPUT and cached_follows:
             units[token_class] = units[TokenClass.INPUT]
     return units
 
 
 def _in_force(
-    draft: DraftBook, using: str
-) -> tuple[dict[tuple[str, ServiceTier], dict[TokenClass, int]], dict[str, str]]:
-    """Prices now, and what a tenant's aliases mean."""
+    draft: DraftBook, using: str, *, with_list: bool = False
+) -> dict[tuple[str, ServiceTier], dict[TokenClass, int]]:
+    """Prices now that the draft's are a part of: the list's, or the tenant's own (`with_list`:
+    before the list's)."""
     prices: dict[tuple[str, ServiceTier], dict[TokenClass, int]] = defaultdict(dict)
+    own_only = draft.organization_id is not None and not with_list
     with connections[using].cursor() as cursor:
         cursor.execute(
             "SELECT o.public_id, p.tier, p.token_class, p.micros"
             " FROM billing_prices_of(%s) p JOIN billing_offer o ON o.id = p.offer_id"
-            " WHERE p.currency = %s AND p.valid @> now() ORDER BY p.own",
-            [draft.organization_id, draft.currency],
+            " WHERE p.currency = %s AND p.valid @> now() AND (p.own OR NOT %s) ORDER BY p.own",
+            [draft.organization_id, draft.currency, own_only],
         )
         for model, tier, token_class, micros in cursor.fetchall():
             prices[model, ServiceTier(tier)][TokenClass(token_class)] = micros
+    return prices
+
+
+def _aliases(draft: DraftBook, using: str) -> dict[str, str]:
+    """What the names of the draft's tenant mean."""
+    with connections[using].cursor() as cursor:
         cursor.execute(
             "SELECT a.name, o.public_id FROM billing_alias a"
             " JOIN billing_offer o ON o.id = a.offer_id"
             " WHERE a.organization_id = %s AND a.project_id IS NULL",
             [draft.organization_id],
         )
-        return prices, dict(cursor.fetchall())
+        return dict(cursor.fetchall())
 
 
 def _cost_if_sold(counts: UsageCounts, units: Units) -> int | None:

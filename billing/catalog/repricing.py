@@ -34,8 +34,9 @@ def reprice(
     """Correct the usage of a model in [start, end) by a book, tenant by tenant.
 
     The book is the version given, or the newest that prices the model: of the list, or (with an
-    organization) of that tenant, whose usage alone it then corrects. Classes that it does not
-    price stay as they were. A dry run writes nothing and leaves out what the balance would not
+    organization) of that tenant, whose usage alone it then corrects. Its prices are all that were
+    in force when it took effect, whichever version they came in; classes without one stay as they
+    were. A dry run writes nothing and leaves out what the balance would not
     cover. Raises PriceBookInvalid for an unknown book, an empty span, or no reason.
     """
     if end_at <= start_at:
@@ -105,7 +106,7 @@ def _book(model: str, version: int | None, organization_id: UUID | None, using: 
                 "SELECT b.id FROM billing_price_book b JOIN billing_price p ON p.book_id = b.id"
                 " JOIN billing_offer o ON o.id = p.offer_id"
                 " WHERE o.public_id = %s AND coalesce(b.version = %s, true)"
-                " ORDER BY b.version DESC LIMIT 1",
+                " AND NOT isempty(p.valid) ORDER BY b.version DESC LIMIT 1",
                 [model, version],
             )
         else:
@@ -114,7 +115,8 @@ def _book(model: str, version: int | None, organization_id: UUID | None, using: 
                 " JOIN billing_tenant_price p ON p.book_id = b.id"
                 " JOIN billing_offer o ON o.id = p.offer_id"
                 " WHERE o.public_id = %s AND coalesce(b.version = %s, true)"
-                " AND b.organization_id = %s ORDER BY b.version DESC LIMIT 1",
+                " AND NOT isempty(p.valid) AND b.organization_id = %s"
+                " ORDER BY b.version DESC LIMIT 1",
                 [model, version, organization_id],
             )
         row = cursor.fetchone()

@@ -9,8 +9,9 @@ GRANT SELECT ON billing_correction TO headrace_app, headrace_housekeeper, headra
 GRANT INSERT ON billing_correction TO headrace_definer;
 
 -- What a book makes of a tenant's events: for each that it has not corrected yet, what the event
--- has come to and been paid so far, what it comes to at the book's prices, and the most that its
--- hold would have covered at them. Classes that the book does not price keep the event's price, and
+-- has come to and been paid so far, what it comes to at the prices in force when the book was new,
+-- and the most that its hold would have covered at them. Those are all of the list's, whichever
+-- version they came in, or all of the tenant's own. Classes without one keep the event's price, and
 -- the list never touches a class that was sold at a price of the tenant's own. To be inlined, so
 -- without a search path of its own.
 CREATE FUNCTION billing_repriced(
@@ -25,11 +26,14 @@ AS $$
     WITH sold AS MATERIALIZED (
         SELECT p.tier, p.token_class, p.currency, p.price_micros_per_mtok AS micros, false AS own
           FROM billing_price p JOIN billing_offer o ON o.id = p.offer_id
-         WHERE p.book_id = book AND o.public_id = model
+         WHERE o.public_id = model
+           AND p.valid @> (SELECT b.effective_at FROM billing_price_book b WHERE b.id = book)
         UNION ALL
         SELECT p.tier, p.token_class, p.currency, p.price_micros_per_mtok, true
           FROM billing_tenant_price p JOIN billing_offer o ON o.id = p.offer_id
-         WHERE p.book_id = book AND p.organization_id = organization AND o.public_id = model
+         WHERE p.organization_id = organization AND o.public_id = model
+           AND p.valid @> (SELECT b.effective_at FROM billing_tenant_price_book b
+                            WHERE b.id = book AND b.organization_id = organization)
     ), agreed AS MATERIALIZED (
         SELECT p.id FROM billing_tenant_price p WHERE p.organization_id = organization
     )

@@ -137,6 +137,21 @@ def test_a_preview_is_what_repricing_comes_to(acme: Tenant) -> None:
     assert line.draft_pico == line.now_pico - moved.given_back_pico
 
 
+def test_a_preview_takes_in_what_stays_in_force(acme: Tenant) -> None:
+    model = make_offer(fresh(), 10, 5, 20)
+    sold(acme, model, UsageCounts(1, 1, 1))
+    make_offer(model, None, 2, None)
+    book = draft(model, {INPUT: 7})
+    [line] = previewed(book, model)
+
+    publish_book(book, "test", accept_warnings=True)
+    now = datetime.now(UTC)
+    [moved] = reprice(model, now - timedelta(hours=1), now + timedelta(minutes=1), "why", "test")
+
+    assert (line.now_pico, line.draft_pico) == (35, 7 + 2 + 20)
+    assert moved.given_back_pico == 6
+
+
 def test_a_preview_changes_nothing(acme: Tenant) -> None:
     model = make_offer(fresh(), 10, None, 20)
     before = rows("SELECT count(*) FROM billing_price_book")

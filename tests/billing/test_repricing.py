@@ -1,16 +1,20 @@
 """Repricing corrects past usage by entries of its own, once, and never past a floor."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from billing.contracts import (
     DraftBook,
     HoldRequest,
     PriceBookInvalid,
     PriceEntry,
+    PricesUnchanged,
     Repriced,
     ServiceTier,
     SettlementInvalid,
@@ -159,6 +163,44 @@ def test_a_dearer_price_charges_the_difference(acme: Tenant) -> None:
     assert (answer.charged_pico, answer.written_off_pico) == (100, 0)
     assert acme.balance().posted_pico == before - 100
     assert corrections(request) == [(1_000, 1_100, 100, 0)]
+    assert reconcile() == []
+
+
+def test_what_was_sold_for_nothing_by_mistake_is_charged_after_all(acme: Tenant) -> None:
+    model = make_offer(fresh(), 0, 0, 0)
+    request = sold(acme, model)
+    before = acme.balance().posted_pico
+    list_prices(model, 10, 10, 10)
+
+    repriced(model)
+
+    assert corrections(request) == [(0, 1_000, 1_000, 0)]
+    assert acme.balance().posted_pico == before - 1_000
+    assert reconcile() == []
+
+
+Prices = tuple[int, int, int]
+PRICES = st.tuples(*[st.integers(0, 3)] * 3)
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(first=PRICES, books=st.lists(PRICES, min_size=1, max_size=4))
+def test_whatever_the_books_said_in_between_the_last_one_is_what_was_paid(
+    django_database: object, first: Prices, books: list[Prices]
+) -> None:
+    acme = make_tenant("often-corrected", credit_pico=10**6)
+    model = make_offer(fresh(), *first)
+    sold(acme, model)
+
+    for prices in books:
+        with suppress(PricesUnchanged):
+            list_prices(model, *prices)
+            repriced(model)
+
+    paid = 10**6 - acme.balance().posted_pico
+    assert paid == sum(n * price for n, price in zip((50, 10, 40), books[-1], strict=True))
     assert reconcile() == []
 
 
