@@ -93,7 +93,9 @@ def test_a_model_without_batch_prices_is_not_sold_in_batch(acme: Tenant) -> None
 def test_a_price_of_zero_is_a_price(acme: Tenant) -> None:
     model = make_offer(fresh("free"), 0, 0, 0)
 
-    assert quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok == 0
+    assert (
+        quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok == 0
+    )
     assert model in dict(models_for_sale(acme.organization_id))
 
 
@@ -120,7 +122,10 @@ def test_a_new_price_holds_for_new_quotes_only(acme: Tenant) -> None:
     make_offer(model, 1_000, 1_000, 1_000)
     settle([used(request, UsageCounts(60, 0, 40))])
 
-    assert quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok == 1_000
+    assert (
+        quote(acme.organization_id, acme.project_id, model, INTERACTIVE).input_micros_per_mtok
+        == 1_000
+    )
     told = acme.receipt(request)
     assert (told.charge_pico, told.input_micros_per_mtok) == (1_000, 10)
 
@@ -237,8 +242,12 @@ FORGERIES: list[Callable[[Quote, Quote], Quote]] = [
 def test_only_prices_of_one_offer_and_tier_are_held(
     acme: Tenant, forge: Callable[[Quote, Quote], Quote]
 ) -> None:
-    ours = quote(acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
-    other = quote(acme.organization_id, acme.project_id, make_offer(fresh("other"), 50, 5, 250), INTERACTIVE)
+    ours = quote(
+        acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE
+    )
+    other = quote(
+        acme.organization_id, acme.project_id, make_offer(fresh("other"), 50, 5, 250), INTERACTIVE
+    )
 
     outcomes = hold([acme.quoted(forge(ours, other)).request(), acme.quoted(ours).request()])
 
@@ -263,7 +272,9 @@ def test_the_input_price_stands_in_only_where_cached_input_has_none(acme: Tenant
 
 
 def test_what_is_held_are_the_catalogs_prices_whatever_the_quote_says(acme: Tenant) -> None:
-    ours = quote(acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE)
+    ours = quote(
+        acme.organization_id, acme.project_id, make_offer(fresh("ours"), 50, 5, 250), INTERACTIVE
+    )
     # The amount is that of the dearer input price, so it does not give this lie away.
     request = acme.quoted(replace(ours, cached_input_micros_per_mtok=0)).held()
 
