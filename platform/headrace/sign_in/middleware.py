@@ -17,7 +17,6 @@ CONTENT_POLICY = (
 )
 TO_PROVIDERS = " https:"
 """Browsers hold the redirect after a form to its policy: where providers are, theirs are let in."""
-
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=()"
 
 
@@ -32,9 +31,7 @@ class PagePolicyMiddleware(MiddlewareMixin):
         policy = CONTENT_POLICY + (TO_PROVIDERS if has_providers else "")
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Frame-Options", "DENY")
-        response.headers.setdefault(
-            "Permissions-Policy", "camera=(), geolocation=(), microphone=()"
-        )
+        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response
 
 
