@@ -14,20 +14,23 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
-from billing.stripe_sync.fake import (
+from billing.stripe_sync.fake import webhooks
+from billing.stripe_sync.fake.controls import Controls, Trouble
+from billing.stripe_sync.fake.faults import Fault, invalid
+from billing.stripe_sync.fake.pages import checkout_page, success_url
+from billing.stripe_sync.fake.parameters import Parameters, Tree, parse_form
+from billing.stripe_sync.fake.resources import (
     catalog,
+    charges,
     checkout,
     customers,
     grants,
     invoices,
     meters,
+    payment_methods,
     payments,
-    webhooks,
+    setups,
 )
-from billing.stripe_sync.fake.controls import Controls, Trouble
-from billing.stripe_sync.fake.faults import Fault, invalid
-from billing.stripe_sync.fake.pages import checkout_page, success_url
-from billing.stripe_sync.fake.parameters import Parameters, Tree, parse_form
 from billing.stripe_sync.fake.routes import Handler
 from billing.stripe_sync.fake.store import API_VERSION, Json, Store
 from billing.stripe_sync.fake.webhooks import Deliverer
@@ -40,7 +43,10 @@ EXPAND_DEPTH_MAX = 4
 SAVE_S = 1
 ROUTES = (
     *customers.ROUTES,
+    *payment_methods.ROUTES,
+    *setups.ROUTES,
     *payments.ROUTES,
+    *charges.ROUTES,
     *checkout.ROUTES,
     *catalog.ROUTES,
     *meters.ROUTES,

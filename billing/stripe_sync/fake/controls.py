@@ -7,9 +7,9 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from billing.stripe_sync.fake.checkout import complete, expire_overdue
 from billing.stripe_sync.fake.faults import Fault, invalid
-from billing.stripe_sync.fake.payments import fail_intent, succeed_intent
+from billing.stripe_sync.fake.resources.checkout import complete, expire_overdue
+from billing.stripe_sync.fake.resources.payments import fail_intent, succeed_intent
 from billing.stripe_sync.fake.store import Json, Store
 from billing.stripe_sync.fake.webhooks import MODES, TAMPERINGS, Deliverer
 

@@ -5,8 +5,8 @@ No script and nothing from elsewhere: a form, and a redirect to where the mercha
 
 from html import escape
 
-from billing.stripe_sync.fake.checkout import lines_of
-from billing.stripe_sync.fake.customers import CARDS
+from billing.stripe_sync.fake.resources.cards import CARDS
+from billing.stripe_sync.fake.resources.checkout import lines_of
 from billing.stripe_sync.fake.store import Json, Store
 
 STYLE = """

@@ -9,7 +9,9 @@ import hashlib
 import hmac
 import http.client
 import json
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 from billing.stripe_sync.fake.faults import invalid
@@ -156,8 +158,8 @@ class Deliverer:
         for _ in range(1 + self._modes(endpoint["id"])["duplicates"]):
             self._keep(self._see_through(endpoint, event))
 
-    def _keep(self, work: "asyncio.Future[None] | object") -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

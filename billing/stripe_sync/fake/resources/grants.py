@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from billing.stripe_sync.fake.customers import customer_of
 from billing.stripe_sync.fake.faults import invalid
 from billing.stripe_sync.fake.parameters import Parameters
+from billing.stripe_sync.fake.resources.customers import customer_of
 from billing.stripe_sync.fake.routes import Route, listing, retrieve
 from billing.stripe_sync.fake.store import Json, Store
 

@@ -1,19 +1,16 @@
-"""Payment intents, the charges they make, and refunds. Handlers of `app`; `checkout` pays here too.
+"""Payment intents: their status moves as Stripe's does. Handlers of `app`.
 
-An intent's status moves as Stripe's does; a charge succeeds or fails by its card.
+Checkout and invoices are paid here too.
 """
 
+import copy
 from typing import Any
 
-from billing.stripe_sync.fake.customers import (
-    attach,
-    customer_of,
-    decline,
-    method_named,
-    outcome_of,
-)
 from billing.stripe_sync.fake.faults import Fault, invalid
 from billing.stripe_sync.fake.parameters import Parameters
+from billing.stripe_sync.fake.resources.cards import attach, decline, method_named, outcome_of
+from billing.stripe_sync.fake.resources.charges import new_charge
+from billing.stripe_sync.fake.resources.customers import customer_of
 from billing.stripe_sync.fake.routes import Route, listing, retrieve
 from billing.stripe_sync.fake.store import Json, Store
 
@@ -21,7 +18,45 @@ AMOUNT_MIN = 50
 """Cents: Stripe's least charge in US dollars."""
 AMOUNT_MAX = 99_999_999
 CANCELLABLE = ("requires_payment_method", "requires_confirmation", "requires_action")
-REFUND_REASONS = ("duplicate", "fraudulent", "requested_by_customer")
+
+
+BLANK_INTENT: Json = {
+    "object": "payment_intent",
+    "amount_capturable": 0,
+    "amount_details": {"tip": {}},
+    "amount_received": 0,
+    "application": None,
+    "application_fee_amount": None,
+    "automatic_payment_methods": None,
+    "canceled_at": None,
+    "cancellation_reason": None,
+    "capture_method": "automatic_async",
+    "confirmation_method": "automatic",
+    "customer_account": None,
+    "description": None,
+    "last_payment_error": None,
+    "latest_charge": None,
+    "livemode": False,
+    "metadata": {},
+    "next_action": None,
+    "on_behalf_of": None,
+    "payment_method": None,
+    "payment_method_configuration_details": None,
+    "payment_method_options": {},
+    "payment_method_types": ["card"],
+    "processing": None,
+    "receipt_email": None,
+    "review": None,
+    "setup_future_usage": None,
+    "shipping": None,
+    "source": None,
+    "statement_descriptor": None,
+    "statement_descriptor_suffix": None,
+    "status": "requires_payment_method",
+    "transfer_data": None,
+    "transfer_group": None,
+}
+"""What an intent says before anything happened to it."""
 
 
 def new_intent(
@@ -35,47 +70,14 @@ def new_intent(
     intent_id = store.new_id("pi")
     intent = store.add(
         "payment_intent",
-        {
+        copy.deepcopy(BLANK_INTENT)
+        | {
             "id": intent_id,
-            "object": "payment_intent",
             "amount": amount,
-            "amount_capturable": 0,
-            "amount_details": {"tip": {}},
-            "amount_received": 0,
-            "application": None,
-            "application_fee_amount": None,
-            "automatic_payment_methods": None,
-            "canceled_at": None,
-            "cancellation_reason": None,
-            "capture_method": "automatic_async",
             "client_secret": f"{intent_id}_secret_{store.new_id('x')[2:]}",
-            "confirmation_method": "automatic",
             "created": store.now(),
             "currency": currency.lower(),
             "customer": customer_id,
-            "customer_account": None,
-            "description": None,
-            "last_payment_error": None,
-            "latest_charge": None,
-            "livemode": False,
-            "metadata": {},
-            "next_action": None,
-            "on_behalf_of": None,
-            "payment_method": None,
-            "payment_method_configuration_details": None,
-            "payment_method_options": {},
-            "payment_method_types": ["card"],
-            "processing": None,
-            "receipt_email": None,
-            "review": None,
-            "setup_future_usage": None,
-            "shipping": None,
-            "source": None,
-            "statement_descriptor": None,
-            "statement_descriptor_suffix": None,
-            "status": "requires_payment_method",
-            "transfer_data": None,
-            "transfer_group": None,
         }
         | members,
     )
@@ -168,7 +170,7 @@ def confirm_intent(store: Store, intent: Json, *, off_session: bool) -> None:
 
 def succeed_intent(store: Store, intent: Json, method: Json) -> None:
     """The card paid."""
-    charge = _charge(store, intent, method, outcome="")
+    charge = new_charge(store, intent, method, outcome="")
     intent.update(
         status="succeeded",
         amount_received=intent["amount"],
@@ -184,7 +186,7 @@ def succeed_intent(store: Store, intent: Json, method: Json) -> None:
 
 def fail_intent(store: Store, intent: Json, method: Json, outcome: str) -> None:
     """The card refused: records it, then raises Stripe's 402."""
-    charge = _charge(store, intent, method, outcome)
+    charge = new_charge(store, intent, method, outcome)
     fault = decline(
         outcome, charge=charge["id"], payment_method=dict(method), payment_method_type="card"
     )
@@ -199,87 +201,6 @@ def fail_intent(store: Store, intent: Json, method: Json, outcome: str) -> None:
     store.emit("payment_intent.payment_failed", intent)
     fault.error["payment_intent"] = dict(intent)
     raise fault
-
-
-def _charge(store: Store, intent: Json, method: Json, outcome: str) -> Json:
-    paid = not outcome
-    card = method["card"]
-    charge_id = store.new_id("ch")
-    return store.add(
-        "charge",
-        {
-            "id": charge_id,
-            "object": "charge",
-            "amount": intent["amount"],
-            "amount_captured": intent["amount"] if paid else 0,
-            "amount_refunded": 0,
-            "application": None,
-            "application_fee": None,
-            "application_fee_amount": None,
-            "balance_transaction": store.new_id("txn") if paid else None,
-            "billing_details": dict(method["billing_details"]),
-            "calculated_statement_descriptor": "HEADRACE",
-            "captured": paid,
-            "created": store.now(),
-            "currency": intent["currency"],
-            "customer": intent["customer"],
-            "description": intent["description"],
-            "disputed": False,
-            "failure_balance_transaction": None,
-            "failure_code": None if paid else decline(outcome).error["code"],
-            "failure_message": None if paid else decline(outcome).error["message"],
-            "fraud_details": {},
-            "livemode": False,
-            "metadata": dict(intent["metadata"]),
-            "on_behalf_of": None,
-            "outcome": {
-                "advice_code": None,
-                "network_advice_code": None,
-                "network_decline_code": None,
-                "network_status": "approved_by_network" if paid else "declined_by_network",
-                "reason": outcome or None,
-                "risk_level": "normal",
-                "risk_score": 12,
-                "seller_message": "Payment complete." if paid else "The bank did not accept it.",
-                "type": "authorized" if paid else "issuer_declined",
-            },
-            "paid": paid,
-            "payment_intent": intent["id"],
-            "payment_method": method["id"],
-            "payment_method_details": {
-                "type": "card",
-                "card": {
-                    "amount_authorized": intent["amount"] if paid else None,
-                    "brand": card["brand"],
-                    "checks": dict(card["checks"]),
-                    "country": card["country"],
-                    "exp_month": card["exp_month"],
-                    "exp_year": card["exp_year"],
-                    "fingerprint": card["fingerprint"],
-                    "funding": card["funding"],
-                    "installments": None,
-                    "last4": card["last4"],
-                    "mandate": None,
-                    "network": card["brand"],
-                    "three_d_secure": None,
-                    "wallet": None,
-                },
-            },
-            "receipt_email": intent["receipt_email"],
-            "receipt_number": None,
-            "receipt_url": None,
-            "refunded": False,
-            "review": None,
-            "shipping": None,
-            "source": None,
-            "source_transfer": None,
-            "statement_descriptor": None,
-            "statement_descriptor_suffix": None,
-            "status": "succeeded" if paid else "failed",
-            "transfer_data": None,
-            "transfer_group": None,
-        },
-    )
 
 
 def update_intent(store: Store, parameters: Parameters, intent_id: str) -> Json:
@@ -323,72 +244,6 @@ def cancel_intent(store: Store, parameters: Parameters, intent_id: str) -> Json:
     return intent
 
 
-def create_refund(store: Store, parameters: Parameters) -> Json:
-    """POST /v1/refunds: all that is left of the charge, unless an amount is given."""
-    intent_id, charge_id = parameters.text("payment_intent"), parameters.text("charge")
-    if charge_id is None:
-        if intent_id is None:
-            raise invalid(
-                "One of the following params should be provided for this request:"
-                " payment_intent or charge."
-            )
-        charge_id = store.get("payment_intent", intent_id, "payment_intent")["latest_charge"]
-    charge = store.find("charge", charge_id or "")
-    if charge is None or not charge["paid"]:
-        raise invalid(
-            "This PaymentIntent does not have a successful charge to refund.", "payment_intent"
-        )
-    left = charge["amount"] - charge["amount_refunded"]
-    asked = parameters.integer("amount")
-    reason = parameters.text("reason")
-    metadata = parameters.metadata()
-    parameters.finish()
-    if reason not in (None, *REFUND_REASONS):
-        raise invalid(f"Invalid reason: must be one of {', '.join(REFUND_REASONS)}", "reason")
-    if left == 0:
-        raise invalid(
-            f"Charge {charge_id} has already been refunded.", "charge", "charge_already_refunded"
-        )
-    amount = left if asked is None else asked
-    if not 0 < amount <= left:
-        raise invalid("Refund amount is greater than unrefunded amount on charge.", "amount")
-    before = {"amount_refunded": charge["amount_refunded"], "refunded": charge["refunded"]}
-    charge["amount_refunded"] += amount
-    charge["refunded"] = charge["amount_refunded"] == charge["amount"]
-    refund = store.add(
-        "refund",
-        {
-            "id": store.new_id("re"),
-            "object": "refund",
-            "amount": amount,
-            "balance_transaction": store.new_id("txn"),
-            "charge": charge_id,
-            "created": store.now(),
-            "currency": charge["currency"],
-            "destination_details": {
-                "card": {
-                    "type": "refund",
-                    "reference_status": "pending",
-                    "reference_type": "acquirer_reference_number",
-                },
-                "type": "card",
-            },
-            "metadata": metadata,
-            "payment_intent": charge["payment_intent"],
-            "payment_method": charge["payment_method"],
-            "reason": reason,
-            "receipt_number": None,
-            "source_transfer_reversal": None,
-            "status": "succeeded",
-            "transfer_reversal": None,
-        },
-    )
-    store.emit("refund.created", refund)
-    store.emit("charge.refunded", charge, before)
-    store.emit("refund.updated", refund, {})
-    return refund
-
-
 ROUTES = (
     Route("POST", "/v1/payment_intents", create_intent),
     Route(
@@ -398,9 +253,4 @@ ROUTES = (
     Route("POST", "/v1/payment_intents/{}", update_intent),
     Route("POST", "/v1/payment_intents/{}/confirm", confirm_existing),
     Route("POST", "/v1/payment_intents/{}/cancel", cancel_intent),
-    Route("GET", "/v1/charges", listing("charge", "/v1/charges", "customer", "payment_intent")),
-    Route("GET", "/v1/charges/{}", retrieve("charge")),
-    Route("POST", "/v1/refunds", create_refund),
-    Route("GET", "/v1/refunds", listing("refund", "/v1/refunds", "payment_intent", "charge")),
-    Route("GET", "/v1/refunds/{}", retrieve("refund")),
 )

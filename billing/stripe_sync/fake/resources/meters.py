@@ -100,40 +100,8 @@ def _record(
 ) -> Json:
     """Takes one event in. Raises Fault as Stripe refuses it."""
     now = store.now()
-    meter = next(
-        (
-            each
-            for each in store.all("billing.meter")
-            if each["event_name"] == name and each["status"] == "active"
-        ),
-        None,
-    )
-    if meter is None:
-        raise invalid(f"No active meter found for event name: '{name}'.", "event_name", "no_meter")
-    customer_key = meter["customer_mapping"]["event_payload_key"]
-    value_key = meter["value_settings"]["event_payload_key"]
-    for key in (customer_key, value_key):
-        if not isinstance(payload.get(key), str):
-            raise invalid(
-                f"Missing payload key: '{key}'.",
-                f"payload[{key}]",
-                "meter_event_no_customer_defined"
-                if key == customer_key
-                else "meter_event_value_not_found",
-            )
-    customer = store.find("customer", payload[customer_key])
-    if customer is None or customer.get("deleted"):
-        raise invalid(
-            f"No such customer: '{payload[customer_key]}'",
-            f"payload[{customer_key}]",
-            "resource_missing",
-        )
-    if not payload[value_key].isdecimal():
-        raise invalid(
-            "The value of a meter event must be a whole number.",
-            f"payload[{value_key}]",
-            "meter_event_invalid_value",
-        )
+    meter = _active_meter(store, name)
+    customer_id = _counted_customer(store, meter, payload)
     at = now if timestamp is None else timestamp
     if at < now - PAST_S:
         raise invalid(
@@ -148,25 +116,14 @@ def _record(
             "timestamp_in_future",
         )
     identifier = identifier or store.new_id("idmp")
-    known = store.find("billing.meter_event", identifier)
-    if known is not None and now - known["created"] < IDENTIFIER_S:
-        raise Fault(
-            400,
-            f"An event already exists with identifier {identifier}.",
-            param="identifier",
-            code="duplicate_meter_event",
-        )
-    # Past the 24 hours the same identifier counts anew, so the older event keeps another id.
-    if known is not None:
-        store.kinds["billing.meter_event"][f"{identifier}/{store.new_id('past')}"] = known
-        del store.kinds["billing.meter_event"][identifier]
+    _take_identifier(store, identifier)
     return _shown(
         store.add(
             "billing.meter_event",
             {
                 "id": identifier,
                 "meter": meter["id"],
-                "customer": customer["id"],
+                "customer": customer_id,
                 "object": "billing.meter_event",
                 "created": now,
                 "event_name": name,
@@ -177,6 +134,55 @@ def _record(
             },
         )
     )
+
+
+def _active_meter(store: Store, name: str) -> Json:
+    for meter in store.all("billing.meter"):
+        if meter["event_name"] == name and meter["status"] == "active":
+            return meter
+    raise invalid(f"No active meter found for event name: '{name}'.", "event_name", "no_meter")
+
+
+def _counted_customer(store: Store, meter: Json, payload: Mapping[str, Any]) -> str:
+    """Whose event it is; the value must be there too."""
+    customer_key = meter["customer_mapping"]["event_payload_key"]
+    value_key = meter["value_settings"]["event_payload_key"]
+    codes = {
+        customer_key: "meter_event_no_customer_defined",
+        value_key: "meter_event_value_not_found",
+    }
+    for key, code in codes.items():
+        if not isinstance(payload.get(key), str):
+            raise invalid(f"Missing payload key: '{key}'.", f"payload[{key}]", code)
+    customer_id: str = payload[customer_key]
+    customer = store.find("customer", customer_id)
+    if customer is None or customer.get("deleted"):
+        raise invalid(
+            f"No such customer: '{customer_id}'", f"payload[{customer_key}]", "resource_missing"
+        )
+    if not payload[value_key].isdecimal():
+        raise invalid(
+            "The value of a meter event must be a whole number.",
+            f"payload[{value_key}]",
+            "meter_event_invalid_value",
+        )
+    return customer_id
+
+
+def _take_identifier(store: Store, identifier: str) -> None:
+    known = store.find("billing.meter_event", identifier)
+    if known is None:
+        return
+    if store.now() - known["created"] < IDENTIFIER_S:
+        raise Fault(
+            400,
+            f"An event already exists with identifier {identifier}.",
+            param="identifier",
+            code="duplicate_meter_event",
+        )
+    # From then on the identifier counts anew, so the older event keeps another id.
+    events = store.kinds["billing.meter_event"]
+    events[f"{identifier}/{store.new_id('past')}"] = events.pop(identifier)
 
 
 def _shown(event: Json) -> Json:

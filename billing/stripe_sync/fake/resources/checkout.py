@@ -4,13 +4,15 @@ The page is plain: what is bought, a choice of test cards, one button. Completin
 and confirms its payment intent, so everything that follows is as with any other payment.
 """
 
+import copy
 from typing import Any
 
-from billing.stripe_sync.fake.catalog import new_price
-from billing.stripe_sync.fake.customers import attach, customer_of, method_named
 from billing.stripe_sync.fake.faults import invalid
 from billing.stripe_sync.fake.parameters import Parameters
-from billing.stripe_sync.fake.payments import confirm_intent, new_intent, succeed_intent
+from billing.stripe_sync.fake.resources.cards import attach, method_named
+from billing.stripe_sync.fake.resources.catalog import new_price
+from billing.stripe_sync.fake.resources.customers import customer_of
+from billing.stripe_sync.fake.resources.payments import confirm_intent, new_intent, succeed_intent
 from billing.stripe_sync.fake.routes import Route, listing, retrieve
 from billing.stripe_sync.fake.store import Json, Store, all_of, page
 
@@ -26,6 +28,55 @@ IGNORED = (
     "customer_update",
     "payment_method_collection",
 )
+
+
+BLANK_SESSION: Json = {
+    "object": "checkout.session",
+    "adaptive_pricing": {"enabled": False},
+    "after_expiration": None,
+    "allow_promotion_codes": None,
+    "automatic_tax": {"enabled": False, "liability": None, "provider": None, "status": None},
+    "billing_address_collection": None,
+    "client_secret": None,
+    "collected_information": None,
+    "consent": None,
+    "consent_collection": None,
+    "currency_conversion": None,
+    "custom_fields": [],
+    "custom_text": {
+        "after_submit": None,
+        "shipping_address": None,
+        "submit": None,
+        "terms_of_service_acceptance": None,
+    },
+    "customer_account": None,
+    "customer_creation": None,
+    "customer_details": None,
+    "discounts": [],
+    "invoice": None,
+    "invoice_creation": None,
+    "livemode": False,
+    "origin_context": None,
+    "payment_intent": None,
+    "payment_link": None,
+    "payment_method_collection": "if_required",
+    "payment_method_configuration_details": None,
+    "payment_method_options": {},
+    "payment_method_types": ["card"],
+    "permissions": None,
+    "phone_number_collection": {"enabled": False},
+    "recovered_from": None,
+    "saved_payment_method_options": None,
+    "setup_intent": None,
+    "shipping_address_collection": None,
+    "shipping_cost": None,
+    "shipping_options": [],
+    "status": "open",
+    "subscription": None,
+    "total_details": {"amount_discount": 0, "amount_shipping": 0, "amount_tax": 0},
+    "wallet_options": None,
+}
+"""What a session says whatever was asked."""
 
 
 def create_session(store: Store, parameters: Parameters) -> Json:
@@ -55,69 +106,25 @@ def create_session(store: Store, parameters: Parameters) -> Json:
     total = sum(line["amount_total"] for line in lines)
     currency = lines[0]["currency"] if lines else parameters.text("currency")
     session_id = store.new_id("cs_test")
-    session = {
+    session = copy.deepcopy(BLANK_SESSION) | {
         "id": session_id,
-        "object": "checkout.session",
-        "adaptive_pricing": {"enabled": False},
-        "after_expiration": None,
-        "allow_promotion_codes": None,
         "amount_subtotal": total if lines else None,
         "amount_total": total if lines else None,
-        "automatic_tax": {"enabled": False, "liability": None, "provider": None, "status": None},
-        "billing_address_collection": None,
         "cancel_url": parameters.text("cancel_url"),
         "client_reference_id": parameters.text("client_reference_id"),
-        "client_secret": None,
-        "collected_information": None,
-        "consent": None,
-        "consent_collection": None,
         "created": now,
         "currency": currency,
-        "currency_conversion": None,
-        "custom_fields": [],
-        "custom_text": {
-            "after_submit": None,
-            "shipping_address": None,
-            "submit": None,
-            "terms_of_service_acceptance": None,
-        },
         "customer": customer["id"] if customer else None,
-        "customer_account": None,
-        "customer_creation": None,
-        "customer_details": None,
         "customer_email": parameters.text("customer_email"),
-        "discounts": [],
         "expires_at": expires_at,
-        "invoice": None,
-        "invoice_creation": None,
-        "livemode": False,
         "locale": parameters.text("locale"),
         "metadata": parameters.metadata(),
         "mode": mode,
-        "origin_context": None,
-        "payment_intent": None,
-        "payment_link": None,
-        "payment_method_collection": "if_required",
-        "payment_method_configuration_details": None,
-        "payment_method_options": {},
-        "payment_method_types": ["card"],
         "payment_status": "unpaid" if mode == "payment" else "no_payment_required",
-        "permissions": None,
-        "phone_number_collection": {"enabled": False},
-        "recovered_from": None,
-        "saved_payment_method_options": None,
-        "setup_intent": None,
-        "shipping_address_collection": None,
-        "shipping_cost": None,
-        "shipping_options": [],
-        "status": "open",
         "submit_type": parameters.text("submit_type"),
-        "subscription": None,
         "success_url": success_url,
-        "total_details": {"amount_discount": 0, "amount_shipping": 0, "amount_tax": 0},
         "ui_mode": parameters.choice("ui_mode", ("hosted_page",), "hosted_page"),
         "url": f"{store.public_url}/pay/{session_id}",
-        "wallet_options": None,
     }
     parameters.ignore(*IGNORED)
     parameters.finish()
