@@ -9,7 +9,8 @@ from django.db import migrations, models
 
 import billing.fields
 
-SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0006_credit.sql")
+SQL = Path(__file__).resolve().parents[1].joinpath("sql")
+FILES = ["0006_credit.sql", "0006_topups.sql"]
 
 
 class Migration(migrations.Migration):
@@ -373,5 +374,5 @@ class Migration(migrations.Migration):
                 name="billing_top_up_amounts",
             ),
         ),
-        migrations.RunSQL(SQL.read_text(encoding="utf-8")),
+        *(migrations.RunSQL(SQL.joinpath(name).read_text(encoding="utf-8")) for name in FILES),
     ]

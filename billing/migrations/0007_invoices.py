@@ -10,7 +10,8 @@ from django.db import migrations, models
 
 import billing.fields
 
-SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0007_invoices.sql")
+SQL = Path(__file__).resolve().parents[1].joinpath("sql")
+FILES = ["0007_invoices.sql", "0007_invoice_lines.sql"]
 
 
 class Migration(migrations.Migration):
@@ -366,5 +367,5 @@ class Migration(migrations.Migration):
                 name="billing_invoice_line_correction",
             ),
         ),
-        migrations.RunSQL(SQL.read_text(encoding="utf-8")),
+        *(migrations.RunSQL(SQL.joinpath(name).read_text(encoding="utf-8")) for name in FILES),
     ]
