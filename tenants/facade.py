@@ -46,15 +46,12 @@ from tenants.key_lifecycle import (
     create_key,
     import_key,
     issue_key,
-    key_made,
-    key_rules,
-    list_keys,
-    read_key,
     revoke_key,
     revoke_key_as,
     rotate_key,
     update_key,
 )
+from tenants.key_reading import key_made, key_rules, list_keys, read_key
 from tenants.keys import authenticate, revoked_among
 from tenants.mail import send_mail_later
 from tenants.members import (

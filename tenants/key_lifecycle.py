@@ -1,4 +1,4 @@
-"""The life of an API key: made, changed, rotated with grace, imported, revoked, listed.
+"""The life of an API key: made, changed, rotated with grace, imported, revoked.
 
 A secret is in the answer of the call that made it and nowhere else. A rotated key works until the
 very instant its grace ends; nothing moves that instant, only revoking ends it sooner. Called by
@@ -15,7 +15,6 @@ from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import (
-    ROWS_MAX,
     Actor,
     ActorKind,
     AlreadyRotated,
@@ -23,7 +22,6 @@ from tenants.contracts import (
     IssuedKey,
     KeyInfo,
     KeyKind,
-    KeyRules,
     KeySettings,
     Permission,
     TenantConflict,
@@ -234,66 +232,6 @@ def revoke_rows(actor: Actor, rows: "QuerySet[ApiKey]", using: str) -> None:
             record_audit(actor, "key.revoked", "key", key_id, using=using)
 
 
-def read_key(actor: Actor, key_id: UUID) -> KeyInfo:
-    """One key; raises TenantObjectNotFound."""
-    actor.require(Permission.KEYS_READ)
-    with tenant_scope(actor.organization_id):
-        row = ApiKey.objects.filter(id=key_id).first()
-    if row is None:
-        raise TenantObjectNotFound("no such key")
-    return key_info(row)
-
-
-def key_made(actor: Actor, issued: IssuedKey) -> KeyInfo:
-    """What is shown of a key to whom it was just made for, who may have no right to read keys."""
-    with tenant_scope(actor.organization_id):
-        return key_info(ApiKey.objects.get(id=issued.key_id))
-
-
-def list_keys(
-    actor: Actor,
-    kind: KeyKind,
-    project_id: UUID | None = None,
-    *,
-    with_revoked: bool = True,
-    rows_max: int = ROWS_MAX,
-    after: UUID | None = None,
-    ascending: bool = False,
-) -> list[KeyInfo]:
-    """Keys of a kind, of one project if asked, newest first unless `ascending`.
-
-    Raises TenantObjectNotFound for a project that is not here.
-    """
-    actor.require(Permission.KEYS_READ)
-    with tenant_scope(actor.organization_id):
-        rows = ApiKey.objects.filter(kind=kind.value)
-        if not with_revoked:
-            rows = rows.filter(revoked_at=None)
-        if project_id is not None:
-            require_project_here(project_id)
-            rows = rows.filter(project_id=project_id)
-        if after is not None:
-            rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
-        return [key_info(row) for row in rows.order_by("id" if ascending else "-id")[:rows_max]]
-
-
-def key_rules(organization_id: UUID, key_id: UUID) -> KeyRules:
-    """What binds the requests of a key whose secret is not at hand: bulk work.
-
-    An unknown key may use nothing.
-    """
-    with tenant_scope(organization_id):
-        row = (
-            ApiKey.objects.filter(id=key_id)
-            .values_list("allowed_models", "organization__cache_per_project")
-            .first()
-        )
-    if row is None:
-        return KeyRules(frozenset())
-    models, cache_per_project = row
-    return KeyRules(None if models is None else frozenset(models), cache_per_project)
-
-
 def issue_key(
     organization_id: UUID,
     project_id: UUID,
@@ -381,12 +319,6 @@ def _require_room(actor: Actor, using: str) -> None:
     )
     if keys.count() >= KEYS_MAX:
         raise TenantConflict(f"there are {KEYS_MAX} keys already: revoke some")
-
-
-def require_project_here(project_id: UUID) -> None:
-    """Inside a scope: raises TenantObjectNotFound where the organization has no such project."""
-    if not Project.objects.filter(id=project_id).exists():
-        raise TenantObjectNotFound("no such project")
 
 
 def _require_project(project_id: UUID, using: str) -> None:

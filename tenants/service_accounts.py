@@ -19,7 +19,8 @@ from tenants.contracts import (
     TenantConflict,
     TenantObjectNotFound,
 )
-from tenants.key_lifecycle import create_key, require_project_here
+from tenants.key_lifecycle import create_key
+from tenants.key_reading import require_project_here
 from tenants.key_settings import checked_name
 from tenants.models import Project, ServiceAccountRow
 from tenants.scope import tenant_scope
