@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from django.conf import settings
-from django.db import connections
+from django.db import ProgrammingError, connections
 from django.test import override_settings
 
 from billing.facade import balance
@@ -113,3 +113,31 @@ def test_a_deactivated_person_has_no_session() -> None:
 
     assert door.get("/api/v1/me").status_code == 401
     assert settings.SESSION_COOKIE_HTTPONLY
+
+
+STAFF_MADE = """
+    INSERT INTO tenants_user (id, password, email, display_name, is_active, is_staff, is_superuser)
+    SELECT uuidv7(), '', 'staff@' || email, '', true, true, false
+      FROM tenants_user WHERE id = %s"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE tenants_user SET is_staff = true WHERE id = %s",
+        "UPDATE tenants_user SET is_superuser = true WHERE id = %s",
+        STAFF_MADE,
+        "DELETE FROM tenants_user WHERE id = %s",
+    ],
+)
+def test_the_app_makes_nobody_staff_and_deletes_nobody(statement: str) -> None:
+    user_id = new_user()
+    with (
+        connections["default"].cursor() as cursor,
+        pytest.raises(ProgrammingError, match="makes nobody staff|permission denied for table"),
+    ):
+        cursor.execute(statement, [user_id])
+
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute("SELECT bool_or(id = %s), bool_or(is_staff) FROM tenants_user", [user_id])
+        assert cursor.fetchone() == (True, False)
