@@ -32,6 +32,8 @@ SECRET_VARIABLES = frozenset(
         "HEADRACE_SECRET_KEY",
         "STRIPE_API_KEY",
         "STRIPE_WEBHOOK_SECRETS",
+        "HEADRACE_OIDC_PROVIDERS",
+        "HEADRACE_SAML_PROVIDERS",
     }
 )
 
@@ -123,7 +125,7 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
         ProcessSpec(
             "web",
             (python, "-m", "headrace.lifecycle.serve", "--port", str(house.web_port)),
-            app,
+            app | _identity_providers(house),
             HttpAnswers(f"http://127.0.0.1:{house.web_port}/readyz"),
             # Streams that outlast the drain are aborted then, and each gets its error event.
             drain_s + abort_s + CLOSE_GRACE_S,
@@ -157,6 +159,8 @@ def django_environment(house: House) -> dict[str, str]:
         "HEADRACE_SECRET_KEY": os.environ.get("HEADRACE_SECRET_KEY")
         or house.folder.secrets().secret_key,
         "REDIS_URL": house.addresses.redis_url,
+        "HEADRACE_PUBLIC_URL": _variable(house, "HEADRACE_PUBLIC_URL")
+        or f"http://127.0.0.1:{house.web_port}",
         **_stripe_environment(house),
         **house.extra,
     }
@@ -173,6 +177,12 @@ def _stripe_environment(house: House) -> dict[str, str]:
     )
     base = f"http://127.0.0.1:{house.stripe_port}"
     return dict(zip(names, (f"sk_test_{key}", base, f"whsec_{webhook}"), strict=True))
+
+
+def _identity_providers(house: House) -> dict[str, str]:
+    """Who signs people in; the web process alone speaks to them."""
+    names = ("HEADRACE_OIDC_PROVIDERS", "HEADRACE_SAML_PROVIDERS")
+    return {name: _variable(house, name) for name in names}
 
 
 def _stripe_fake(house: House) -> ProcessSpec:
