@@ -32,6 +32,7 @@ SECRET_VARIABLES = frozenset(
         "HEADRACE_SECRET_KEY",
         "STRIPE_API_KEY",
         "STRIPE_WEBHOOK_SECRETS",
+        "HEADRACE_SMTP_PASSWORD",
         "HEADRACE_OIDC_PROVIDERS",
         "HEADRACE_SAML_PROVIDERS",
     }
@@ -101,6 +102,8 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
     celery = (python, "-m", "celery", "--quiet", "-A", "headrace.celery")
     app = django_environment(house) | {"DATABASE_URL": house.addresses.database_url}
     worker = app | {"DATABASE_HOUSEKEEPER_URL": house.addresses.database_housekeeper_url}
+    if password := _variable(house, "HEADRACE_SMTP_PASSWORD"):
+        worker["HEADRACE_SMTP_PASSWORD"] = password
     worker["PYTHONWARNINGS"] = ",".join(
         filter(None, [worker.get("PYTHONWARNINGS"), f"ignore:{ROOT_WARNING}"])
     )
