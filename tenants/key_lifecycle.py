@@ -224,12 +224,12 @@ def revoke_key_as(actor: Actor, key_id: UUID, using: str = APP_ALIAS) -> KeyInfo
 
 def revoke_rows(actor: Actor, rows: "QuerySet[ApiKey]", using: str) -> None:
     """Revoke those of `rows` that are not, inside the open scope."""
-    for key_id in list(rows.filter(revoked_at=None).order_by("id").values_list("id", flat=True)):
-        changed = (
-            ApiKey.objects.using(using).filter(id=key_id, revoked_at=None).update(revoked_at=Now())
-        )
-        if changed:
-            record_audit(actor, "key.revoked", "key", key_id, using=using)
+    living = rows.filter(revoked_at=None).order_by("id").select_for_update(no_key=True)
+    # All their locks before the audit log's: who rotates one of them takes them in that order.
+    key_ids = [row.id for row in living]
+    ApiKey.objects.using(using).filter(id__in=key_ids).update(revoked_at=Now())
+    for key_id in key_ids:
+        record_audit(actor, "key.revoked", "key", key_id, using=using)
 
 
 def issue_key(

@@ -1,7 +1,9 @@
 """Members act by their role, at once; nobody reaches above themselves; an owner always stays."""
 
 import itertools
+from contextlib import suppress
 from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +18,7 @@ from tenants.contracts import (
     Permission,
     PermissionDenied,
     Role,
+    TenantConflict,
     TenantObjectNotFound,
 )
 from tenants.models import Membership
@@ -194,6 +197,30 @@ def test_admin_keys_end_with_the_rights_they_came_from(acme: Company) -> None:
         with pytest.raises(KeyRejected):
             facade.authenticate(issued.secret)
     assert all(key.revoked_at for key in facade.list_keys(acme.owner, KeyKind.ADMIN))
+
+
+def test_who_loses_many_keys_stands_in_no_ones_way(acme: Company) -> None:
+    admin, owner = acme.people[Role.ADMIN], acme.owner
+    keys = [
+        facade.create_admin_key(
+            admin.at(acme.tenant), "key", frozenset({Permission.MEMBERS_WRITE})
+        ).key_id
+        for _ in range(6)
+    ]
+
+    def rotate(key_id: UUID) -> None:
+        with suppress(TenantConflict):
+            facade.rotate_key(owner, key_id, grace_s=60)
+
+    at_once(
+        [
+            partial(facade.remove_member, owner, admin.user_id),
+            *(partial(rotate, key_id) for key_id in reversed(keys)),
+        ]
+    )
+
+    assert facade.revoked_among(keys) == set(keys)
+    assert facade.verify_audit_chain(acme.tenant.organization_id).fault is None
 
 
 def test_keys_of_projects_outlive_their_makers_membership(acme: Company) -> None:
