@@ -134,7 +134,7 @@ def test_the_app_makes_nobody_staff_and_deletes_nobody(statement: str) -> None:
     user_id = new_user()
     with (
         connections["default"].cursor() as cursor,
-        pytest.raises(ProgrammingError, match="makes nobody staff|permission denied for table"),
+        pytest.raises(ProgrammingError, match=r"makes nobody staff|permission denied for table"),
     ):
         cursor.execute(statement, [user_id])
 

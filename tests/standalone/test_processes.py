@@ -119,3 +119,13 @@ def test_the_demo_never_takes_the_folder_of_make_up(
 
     assert default.root == REPOSITORY / ".demo"
     assert named.root == tmp_path / "demo"
+
+
+def test_what_identity_providers_share_reaches_the_web_process_alone(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_OIDC_PROVIDERS", "[shared]")
+    found = specs(folder)
+
+    told = [name for name, spec in found.items() if "[shared]" in spec.environment.values()]
+    assert told == ["web"]
