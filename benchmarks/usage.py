@@ -237,18 +237,19 @@ def report_rows(planted: Planted) -> list[Row]:
         "30 days by key": replace(whole, group_by=by_key),
         "30 days by tag": replace(whole, tag="team", by_tag=True),
         "30 days by tag and day": replace(days, tag="team", by_tag=True),
+    }
+    bigger = {
         "30 days by end user": replace(whole, tag="user", by_tag=True),
-        "30 half-hour-zone days by model": replace(
-            days, group_by=by_model, time_zone="Asia/Kolkata"
-        ),
+        "30 days of half-hour zone": replace(days, group_by=by_model, time_zone="Asia/Kolkata"),
     }
     rows = []
-    for name, query in queries.items():
+    for name, query in (queries | bigger).items():
         page = usage_page(planted.organization_id, query)
         requests = sum(row.requests for bucket in page.buckets for row in bucket.rows)
         assert requests >= planted.events, (name, requests)
         took_ms = median_ms(partial(usage_page, planted.organization_id, query))
-        rows.append(Row(name, took_ms, "limit", REPORT_MS_MAX, "ms", "<= 1"))
+        wanted = "<= 1" if name in queries else ""
+        rows.append(Row(name, took_ms, "limit", REPORT_MS_MAX, "ms", wanted))
     filters = {
         "recent requests": RequestFilter(),
         "recent requests of a key": RequestFilter(key_id=planted.key_ids[3]),
@@ -256,8 +257,8 @@ def report_rows(planted: Planted) -> list[Row]:
         "recent requests of a model": RequestFilter(model="model-3"),
         "requests of no such user": RequestFilter(tag="user", tag_value="nobody"),
     }
-    for name, wanted in filters.items():
-        took_ms = median_ms(partial(recent_requests, planted.organization_id, wanted, 51))
+    for name, those in filters.items():
+        took_ms = median_ms(partial(recent_requests, planted.organization_id, those, 51))
         rows.append(Row(name, took_ms, "limit", REQUESTS_MS_MAX, "ms", "<= 1"))
     return rows
 

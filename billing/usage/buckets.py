@@ -48,6 +48,17 @@ def cut_hours(bounds: Sequence[datetime]) -> list[datetime]:
     return sorted({hour_of(at) for at in bounds if at != hour_of(at)})
 
 
+def cut_pieces(bounds: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
+    """The spans of those hours, within the bounds; what touches is one span."""
+    pieces: list[tuple[datetime, datetime]] = []
+    for hour in cut_hours(bounds):
+        start, end = max(hour, bounds[0]), min(hour + HOUR, bounds[-1])
+        if pieces and pieces[-1][1] == start:
+            start = pieces.pop()[0]
+        pieces.append((start, end))
+    return pieces
+
+
 def hour_of(at: datetime) -> datetime:
     """When the UTC hour of an instant began."""
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -24,7 +24,7 @@ from billing.contracts import (
     UsageRow,
     UsageTooWide,
 )
-from billing.usage.buckets import HOUR, bucket_bounds, cut_hours
+from billing.usage.buckets import bucket_bounds, cut_hours, cut_pieces
 from tenants.facade import tenant_scope
 
 ROWS_MAX = 20_000
@@ -63,12 +63,9 @@ QUEUED = (
 QUEUED_SPAN = """d.organization_id = %(organization)s
        AND d.occurred_at >= %(start)s AND d.occurred_at < %(end)s
        AND date_trunc('hour', d.occurred_at, 'UTC') <> ALL (%(cut_hours)s)"""
-CUT = (
-    "unnest(%(cut_starts)s::timestamptz[], %(cut_ends)s::timestamptz[]) AS piece (start_at, end_at)"
-    " JOIN billing_usage_event e"
-    " ON e.occurred_at >= piece.start_at AND e.occurred_at < piece.end_at"
-    " LEFT JOIN billing_hold h ON h.id = e.request_id"
-)
+CUT = "billing_usage_event e LEFT JOIN billing_hold h ON h.id = e.request_id"
+# Each piece by its own bounds: a join with a list of them is planned as a walk through all events.
+PIECE = "(e.occurred_at >= {} AND e.occurred_at < {})"
 EVENT_TAG = "left(billing_usage_tags(e.tags, e.end_user) ->> %(tag)s, 128)"
 SUMMED = (
     "requests",
@@ -79,8 +76,9 @@ SUMMED = (
     "cost_pico",
     "charge_pico",
 )
-# Each source is added up by itself: its few groups are hashed, where all rows together would be
-# written to disk and sorted.
+WORK_MEMORY = "32MB"
+"""Of one report, in PostgreSQL: groups are hashed within it, where less would sort rows on disk."""
+# Each source is added up by itself: few groups are left of it to be added to the others'.
 ADDED_UP = """
     SELECT {bucket} AS bucket, {columns}, {sums}
       FROM ({source}) AS used WHERE {conditions} GROUP BY bucket, {columns}"""
@@ -100,7 +98,8 @@ def usage_page(organization_id: UUID, query: UsageQuery) -> UsagePage:
     buckets_max = min(query.buckets_max, BUCKETS_MAX[query.width])
     bounds = bucket_bounds(query.start_at, query.end_at, query.width, query.time_zone, buckets_max)
     with tenant_scope(organization_id), connections["default"].cursor() as cursor:
-        cursor.execute(_statement(query), _parameters(organization_id, query, bounds))
+        cursor.execute("SELECT set_config('work_mem', %s, true)", [WORK_MEMORY])
+        cursor.execute(_statement(query, bounds), _parameters(organization_id, query, bounds))
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     whole = len(bounds) - 1
     if len(rows) > ROWS_MAX:
@@ -119,12 +118,12 @@ def usage_page(organization_id: UUID, query: UsageQuery) -> UsagePage:
     return UsagePage(buckets, end_at if end_at < query.end_at else None)
 
 
-def _statement(query: UsageQuery) -> sql.Composed:
+def _statement(query: UsageQuery, bounds: Sequence[datetime]) -> sql.Composed:
     columns = [COLUMNS[dimension] for dimension in COLUMNS if dimension in query.group_by]
     columns += [*(["tag"] if query.by_tag else []), "currency"]
     tagged = query.tag is not None
     rolled, untagged, queued, cut = (
-        _added_up(query, columns, source) for source in _sources(tagged)
+        _added_up(query, columns, source) for source in _sources(bounds, tagged=tagged)
     )
     whole = [sql.SQL("SELECT * FROM rolled"), queued, cut]
     if tagged and not query.tag_values:
@@ -156,7 +155,7 @@ def _added_up(query: UsageQuery, columns: Sequence[str], source: sql.Composed) -
     )
 
 
-def _sources(tagged: bool) -> list[sql.Composed]:
+def _sources(bounds: Sequence[datetime], *, tagged: bool) -> list[sql.Composed]:
     """Whole hours, of the tag if there is one; whole hours of all; the queue; hours cut in two."""
     tag = sql.SQL(EVENT_TAG if tagged else "NULL::text")
     hours = {"table": sql.Identifier("billing_usage_hour"), "named": sql.SQL("")}
@@ -176,9 +175,18 @@ def _sources(tagged: bool) -> list[sql.Composed]:
         tag=tag,
         is_embedding=sql.SQL("coalesce(h.output_tokens_max = 0, false)"),
         source=sql.SQL(CUT),
-        span=sql.SQL("true"),
+        span=_pieces(bounds),
     )
     return [of_tag if tagged else of_all, of_all, queued, cut]
+
+
+def _pieces(bounds: Sequence[datetime]) -> sql.Composable:
+    """When an event lies in an hour that is cut."""
+    pieces = [
+        sql.SQL(PIECE).format(sql.Literal(start), sql.Literal(end))
+        for start, end in cut_pieces(bounds)
+    ]
+    return sql.SQL("({})").format(sql.SQL(" OR ").join(pieces)) if pieces else sql.SQL("false")
 
 
 def _sums() -> sql.Composed:
@@ -204,16 +212,12 @@ def _conditions(query: UsageQuery) -> list[sql.SQL]:
 def _parameters(
     organization_id: UUID, query: UsageQuery, bounds: Sequence[datetime]
 ) -> dict[str, Any]:
-    start, end = bounds[0], bounds[-1]
-    hours = cut_hours(bounds)
     return {
         "organization": organization_id,
         "bounds": list(bounds[:-1]),
-        "start": start,
-        "end": end,
-        "cut_hours": hours,
-        "cut_starts": [max(hour, start) for hour in hours],
-        "cut_ends": [min(hour + HOUR, end) for hour in hours],
+        "start": bounds[0],
+        "end": bounds[-1],
+        "cut_hours": cut_hours(bounds),
         "tag": query.tag,
         "tag_values": list(query.tag_values),
         "projects": list(query.project_ids),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.contracts import BucketWidth
-from billing.usage.buckets import bucket_bounds, cut_hours
+from billing.usage.buckets import bucket_bounds, cut_hours, cut_pieces
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")
 SECONDS = st.integers(946_684_800, 3_786_912_000)
@@ -55,6 +55,18 @@ def test_a_page_ends_after_its_buckets() -> None:
 
     assert len(bounds) == 61
     assert bounds[-1] == start + timedelta(hours=1)
+
+
+def test_hours_that_are_cut_and_touch_are_read_as_one_piece() -> None:
+    start = datetime(2026, 5, 1, 10, 20, tzinfo=UTC)
+    minutes = bucket_bounds(start, start + timedelta(hours=3), BucketWidth.MINUTE, "UTC", 1440)
+    hours = bucket_bounds(start, start + timedelta(hours=3), BucketWidth.HOUR, "UTC", 100)
+
+    assert cut_pieces(minutes) == [(start, start + timedelta(hours=3))]
+    assert [(a.strftime("%H:%M"), b.strftime("%H:%M")) for a, b in cut_pieces(hours)] == [
+        ("10:20", "11:00"),
+        ("13:00", "13:20"),
+    ]
 
 
 def test_an_empty_span_is_refused() -> None:
