@@ -215,7 +215,17 @@ def accepting_body(side: Side, _arguments: Arguments) -> Json:
     return {"token": tenants.facade.invite(inviter, address, Role.VIEWER).token}
 
 
+def left_behind(side: Side) -> Arguments:
+    """Another organization of the owner's, who is a viewer there."""
+    other = tenants.facade.create_organization(f"other-{uuid4().hex[:12]}", "Other")
+    tenants.facade.add_member(other.organization_id, side.users[Role.OWNER], Role.VIEWER)
+    return {"organization": other.organization_id}
+
+
 PERSON_ROWS = {
+    "api/v1/me/organizations/<uuid:organization>": Row(
+        PERSON, {"DELETE": Act(status=204)}, own=left_behind
+    ),
     "api/v1/me": Row(PERSON, {"GET": Act()}),
     "api/v1/invitations/accept": Row(PERSON, {"POST": Act(accepting_body)}),
     "api/v1/organizations": Row(

@@ -23,6 +23,7 @@ from tenants.contracts import (
 )
 from tenants.models import Membership
 from tests.billing.cast import at_once
+from tests.headrace.door import Door
 from tests.tenants.people_cast import Company, make_company, make_person
 
 
@@ -112,12 +113,16 @@ def test_a_removed_member_is_a_stranger_at_once(acme: Company) -> None:
         developer.at(acme.tenant)
 
 
-def test_anybody_may_leave(acme: Company) -> None:
-    viewer = acme.people[Role.VIEWER]
+def test_anybody_may_leave_but_the_last_owner(acme: Company) -> None:
+    organization = f"/api/v1/me/organizations/{acme.tenant.organization_id}"
+    answers = {
+        role: Door().sign_in(acme.people[role].user_id).delete(organization)
+        for role in (Role.VIEWER, Role.OWNER)
+    }
 
-    facade.remove_member(viewer.at(acme.tenant), viewer.user_id)
-
-    assert "viewer" not in roles(acme)
+    assert answers[Role.VIEWER].status_code == 204
+    assert answers[Role.OWNER].json()["error"]["code"] == "conflict"
+    assert roles(acme) == {"owner": 1, "admin": 1, "developer": 1, "billing": 1}
 
 
 ABOVE = [(Role.ADMIN, Role.OWNER), (Role.DEVELOPER, Role.VIEWER), (Role.BILLING, Role.VIEWER)]

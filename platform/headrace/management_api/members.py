@@ -182,6 +182,18 @@ class AcceptView(PersonView):
         )
 
 
+class LeaveView(PersonView):
+    """One organization of the person's."""
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, organization: UUID) -> Response:
+        """Leave it, whatever the role; the last owner cannot."""
+        me = self.person.user_id
+        actor = tenants.facade.actor_for_user(me, organization, self.ip, self.request_id)
+        tenants.facade.remove_member(actor, me)
+        return Response(status=204)
+
+
 def render_member(member: Member) -> dict[str, Any]:
     """`MemberShown`."""
     return {

@@ -29,6 +29,7 @@ from headrace.management_api import (
     projects,
     requests,
     usage,
+    usage_csv,
     webhooks,
 )
 from headrace.management_api.me import MeView, OrganizationsView
@@ -64,7 +65,7 @@ TENANT_ROUTES: list[URLPattern] = [
     path("invoices/<uuid:invoice_id>", invoices.InvoiceView.as_view()),
     path("invoices/<uuid:invoice_id>.pdf", invoices.InvoicePdfView.as_view()),
     path("usage", usage.UsageView.as_view()),
-    path("usage.csv", usage.UsageCsvView.as_view()),
+    path("usage.csv", usage_csv.UsageCsvView.as_view()),
     path("requests", requests.RequestsView.as_view()),
     path("requests/<str:request_id>", requests.RequestView.as_view()),
     path("requests/<str:request_id>/exchange", exports.ExchangeView.as_view()),
@@ -137,6 +138,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/me", MeView.as_view(), name="me"),
     path("api/v1/organizations", OrganizationsView.as_view(), name="organizations"),
     path("api/v1/invitations/accept", members.AcceptView.as_view()),
+    path("api/v1/me/organizations/<uuid:organization>", members.LeaveView.as_view()),
     path("api/v1/organizations/<uuid:organization_id>", organizations.OrganizationView.as_view()),
     path("api/v1/organizations/<uuid:organization_id>/", include(TENANT_ROUTES)),
     path("v1/organization/", include(ORGANIZATION_KEY_ROUTES)),
