@@ -22,7 +22,13 @@ WEB_SECRETS = ("whsec_of_the_tests", "whsec_of_tomorrow")
 
 
 @pytest.fixture(scope="session")
-def web_url(django_database: object) -> Iterator[str]:
+def fake_port() -> int:
+    """Where the fake is, or will be."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def web_url(django_database: object, fake_port: int) -> Iterator[str]:
     """The REST half of the web in a process of its own, in role app, knowing both secrets."""
     port = free_port()
     environment = {
@@ -31,6 +37,8 @@ def web_url(django_database: object) -> Iterator[str]:
         if key not in ("DATABASE_OWNER_URL", "DATABASE_HOUSEKEEPER_URL")
     }
     environment["STRIPE_WEBHOOK_SECRETS"] = ",".join(WEB_SECRETS)
+    environment["STRIPE_API_KEY"] = API_KEY
+    environment["STRIPE_API_BASE"] = f"http://127.0.0.1:{fake_port}"
     environment["PYTHONPATH"] = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'platform'}"
     serve = ("uvicorn", "headrace.asgi:rest", "--lifespan", "off", "--no-access-log")
     process = subprocess.Popen(
@@ -56,10 +64,10 @@ def _listens(url: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def fake_of_the_web(web_url: str) -> Iterator[Fake]:
+def fake_of_the_web(web_url: str, fake_port: int) -> Iterator[Fake]:
     """A fake that sends its events to the web."""
     arguments = ("--webhook-url", f"{web_url}/stripe/events", "--webhook-secret", WEB_SECRETS[0])
-    with fake_running(*arguments) as running:
+    with fake_running(*arguments, port=fake_port) as running:
         yield running
 
 

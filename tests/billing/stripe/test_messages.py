@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from django.db import transaction
 
 from billing.contracts import PICO
 from billing.stripe_sync.fake.webhooks import signature
@@ -157,6 +158,20 @@ def test_fifty_events_of_one_payment_at_once_are_one_payment(payer: Payer, web_u
     assert set(outcomes) <= {"applied", "unchanged"}
     assert payer.posted == 25 * PICO
     assert payer.legs("cash") == [-25 * PICO]
+
+
+def test_a_message_whose_effect_could_not_be_had_leaves_no_marker(
+    payer: Payer, web_url: str
+) -> None:
+    top_up = payer.begin(25).top_up
+    event = succeeded(payer, top_up.top_up_id)
+    with transaction.atomic(using="housekeeper"):
+        ask("SELECT 1 FROM billing_top_up WHERE id = %s FOR UPDATE", top_up.top_up_id)
+        assert post(web_url, event).status_code == 503, "it waited for the row and gave up"
+        assert payer.events() == []
+
+    assert post(web_url, event).json()["outcome"] == "applied"
+    assert payer.posted == 25 * PICO
 
 
 def test_duplicated_delayed_and_reordered_messages_come_to_the_same(payer: Payer) -> None:
