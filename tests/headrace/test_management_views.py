@@ -1,10 +1,12 @@
 """What every view of the management API shares, seen on views made for these tests."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.http import HttpRequest, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
 from rest_framework import serializers
@@ -63,7 +65,23 @@ class BrokenView(TenantView):
         raise RuntimeError("engine.internal.example said no")
 
 
+PARTS = 8
+PART_S = 0.05
+
+
+def long_answer(request: HttpRequest) -> StreamingHttpResponse:
+    """Parts that come slowly, one after the other."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(PARTS):
+            await asyncio.sleep(PART_S)
+            yield b"part\n"
+
+    return StreamingHttpResponse(parts())
+
+
 urlpatterns = [
+    path("long", long_answer),
     path("api/v1/organizations/<uuid:organization_id>/things", ThingsView.as_view()),
     path("api/v1/organizations/<uuid:organization_id>/broken", BrokenView.as_view()),
 ]
@@ -264,3 +282,13 @@ def test_a_fault_of_ours_is_told_without_a_word_of_it(acme: Tenant) -> None:
     assert answer.headers["x-request-id"].startswith("req_")
     assert "internal" not in answer.text.replace("Internal error.", "")
     assert "Traceback" not in answer.text
+
+
+@override_settings(REST_ANSWER_MAX_S=PART_S * PARTS / 2)
+def test_a_long_answer_may_take_longer_than_its_beginning() -> None:
+    assert Door().get("/long").content == b"part\n" * PARTS
+
+
+@override_settings(REST_PART_MAX_S=PART_S / 2)
+def test_an_answer_that_stalls_is_cut() -> None:
+    assert Door().get("/long").content == b""
