@@ -29,7 +29,7 @@ from tenants.sealing import Purpose, seal, unseal
 HOUSEKEEPER_ALIAS = "housekeeper"
 TEMPLATES = Path(__file__).with_name("mail_templates")
 FALLBACK_TEMPLATE = "event"
-CLAIM_MAX = 20
+CLAIM_MAX = 5
 PICO = 10**12
 RETRY_S = (60, 300, 1800, 7200, 36_000, 86_400)
 """Pauses between tries: seven tries over a day and a half."""

@@ -5,6 +5,8 @@ short, far below the broker's visibility timeout, and carries ids only.
 """
 
 import threading
+import time
+from collections.abc import Iterator
 
 from celery import shared_task
 from django.conf import settings
@@ -17,13 +19,20 @@ from tenants.retention.sweeping import sweep_retention
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.fan_out import fan_out
 
-ROUNDS_MAX = 10
-"""Of one task: what is left then is the next wake-up's."""
+TURN_S_MAX = 20
+"""No task begins another round after this: a worker has few threads, and others wait for one. What
+is left is the next wake-up's."""
 
 _webhook_seat = threading.BoundedSemaphore(1)
 _mail_seat = threading.BoundedSemaphore(1)
 _retention_seat = threading.BoundedSemaphore(1)
 """One of each a process: slow receivers must not take all threads of a worker."""
+
+
+def _rounds() -> Iterator[None]:
+    ends_at = time.monotonic() + TURN_S_MAX
+    while time.monotonic() < ends_at:
+        yield
 
 
 @shared_task(name="tenants.deliver_webhooks")
@@ -32,7 +41,7 @@ def deliver_webhooks() -> None:
     if not _webhook_seat.acquire(blocking=False):
         return
     try:
-        for _ in range(ROUNDS_MAX):
+        for _ in _rounds():
             events = fan_out()
             tried = deliver_due(timezone.now(), loopback_allowed=settings.WEBHOOK_LOOPBACK_ALLOWED)
             if not events and not tried:
@@ -47,7 +56,7 @@ def send_mail() -> None:
     if not _mail_seat.acquire(blocking=False):
         return
     try:
-        for _ in range(ROUNDS_MAX):
+        for _ in _rounds():
             if not send_due_mail(timezone.now()):
                 return
     finally:
@@ -60,7 +69,7 @@ def keep_and_forget() -> None:
     if not _retention_seat.acquire(blocking=False):
         return
     try:
-        for _ in range(ROUNDS_MAX):
+        for _ in _rounds():
             erased = erase_due()
             if not write_due_export(timezone.now()) and not erased:
                 break
