@@ -3,16 +3,12 @@
 Reads the reports of `billing` and renders them; never adds anything up itself.
 """
 
-import csv
-import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -22,34 +18,17 @@ from rest_framework.response import Response
 import billing.facade
 import tenants.facade
 from billing.contracts import (
-    BucketWidth,
     ServiceTier,
     UsageBucket,
     UsagePage,
     UsageQuery,
     UsageRow,
 )
-from headrace import errors
-from headrace.gateway.database import in_database
 from headrace.management_api.base import OrganizationKeyView, TenantView
 from headrace.management_api.bodies import Money, money
 from headrace.management_api.report_query import END_USER, asked_usage, next_page
 from tenants.contracts import Permission
 
-CSV_PAGE_BUCKETS = 31
-"""Buckets that an export reads at once; it holds no more of them in memory."""
-CSV_BUCKETS_MAX = 10_000
-BUCKET_LENGTHS = {
-    BucketWidth.MINUTE: timedelta(minutes=1),
-    BucketWidth.HOUR: timedelta(hours=1),
-    BucketWidth.DAY: timedelta(days=1),
-}
-CSV_HEAD = [
-    *("start_time", "end_time", "project_id", "api_key_id", "model", "batch", "tag", "tag_value"),
-    *("requests", "failed_requests", "input_uncached_tokens", "input_cached_tokens"),
-    *("output_tokens", "currency", "cost_pico", "charge_pico", "charge"),
-]
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 REPORT_PARAMETERS = [
     OpenApiParameter("start_time", OpenApiTypes.STR, required=True, description="inclusive"),
     OpenApiParameter("end_time", OpenApiTypes.STR, description="exclusive; now unless given"),
@@ -212,29 +191,6 @@ class UsageView(TenantView):
         )
 
 
-class UsageCsvView(TenantView):
-    """The same report as a file: all its buckets, at most CSV_BUCKETS_MAX."""
-
-    permissions = {"GET": Permission.USAGE_READ}
-
-    @extend_schema(
-        parameters=REPORT_PARAMETERS[:-2], responses={(200, "text/csv"): OpenApiTypes.STR}
-    )
-    def get(self, request: Request, organization_id: UUID) -> StreamingHttpResponse:
-        """Rows as they are read, a few buckets at once."""
-        zone = organization_zone(organization_id)
-        query = replace(asked_usage(request, zone, paged=False), buckets_max=CSV_PAGE_BUCKETS)
-        if query.end_at - query.start_at > CSV_BUCKETS_MAX * BUCKET_LENGTHS[query.width]:
-            raise errors.invalid(f"A file has at most {CSV_BUCKETS_MAX} buckets.", "end_time")
-        first = billing.facade.usage_page(organization_id, query)
-        answer = StreamingHttpResponse(
-            _csv_lines(organization_id, query, first), content_type="text/csv; charset=utf-8"
-        )
-        answer["Content-Disposition"] = 'attachment; filename="usage.csv"'
-        answer["Cache-Control"] = "no-store"
-        return answer
-
-
 def organization_zone(organization_id: UUID) -> str:
     """Where the organization's days begin: an IANA name."""
     operator = tenants.facade.operator_of(organization_id)
@@ -311,52 +267,3 @@ def _usage_result(row: UsageRow, query: UsageQuery) -> dict[str, Any]:
 
 def _text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
-
-
-async def _csv_lines(
-    organization_id: UUID, query: UsageQuery, page: UsagePage
-) -> AsyncIterator[bytes]:
-    """The file, a page of buckets at a time; no transaction is open while a client reads."""
-    yield _csv([CSV_HEAD])
-    while True:
-        yield _csv([_csv_row(bucket, row, query) for bucket in page.buckets for row in bucket.rows])
-        if page.next_at is None:
-            return
-        page = await in_database(
-            billing.facade.usage_page, organization_id, replace(query, start_at=page.next_at)
-        )
-
-
-def _csv(rows: list[list[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([[_harmless(cell) for cell in row] for row in rows])
-    return text.getvalue().encode()
-
-
-def _harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; names of tags and models are anybody's."""
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
-
-
-def _csv_row(bucket: UsageBucket, row: UsageRow, query: UsageQuery) -> list[str]:
-    zone = ZoneInfo(query.time_zone)
-    values = [
-        bucket.start_at.astimezone(zone).isoformat(),
-        bucket.end_at.astimezone(zone).isoformat(),
-        row.project_id,
-        row.key_id,
-        row.model,
-        None if row.tier is None else str(row.tier == ServiceTier.BATCH).lower(),
-        query.tag,
-        row.tag_value,
-        row.requests,
-        row.errors,
-        row.uncached_input_tokens,
-        row.cached_input_tokens,
-        row.output_tokens,
-        row.currency,
-        row.cost_pico,
-        row.charge_pico,
-        billing.facade.decimal_string(row.charge_pico),
-    ]
-    return ["" if value is None else str(value) for value in values]
