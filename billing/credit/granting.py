@@ -4,10 +4,13 @@ Never takes what an open hold reserves. Called by the operator's commands (house
 tending task and by the views, whose reads bring the grants up to now first.
 """
 
+import logging
 from datetime import UTC, datetime
 from uuid import UUID
 
-from billing.contracts import CreditGrant, GrantCategory
+from django.db import DatabaseError
+
+from billing.contracts import CreditConflict, CreditGrant, GrantCategory
 from billing.credit.refusals import move_money
 from billing.models import CreditGrantRow
 from billing.retry import call
@@ -17,6 +20,8 @@ SOURCE_CHARS_MAX = 100
 PRIORITY_MAX = 1000
 TEND_MAX = 500
 """Organizations one run of the task tends; the rest waits for the next."""
+
+logger = logging.getLogger(__name__)
 
 
 def grant_credit(
@@ -82,12 +87,22 @@ def credit_grants(
 
 
 def tend_credit(moment: datetime | None = None, using: str = "housekeeper") -> int:
-    """Bring into force and end what is due, over all tenants; returns how many were tended."""
+    """Bring into force and end what is due, over all tenants; returns how many were tended.
+
+    One that cannot be tended is logged and left for the next run.
+    """
     moment = moment or datetime.now(UTC)
-    due = call("SELECT * FROM billing_credit_due(%s, %s)", [moment, TEND_MAX], using)
-    for (organization_id,) in due:
-        tend_credit_of(organization_id, moment, using)
-    return len(due)
+    tended = 0
+    for (organization_id,) in call(
+        "SELECT * FROM billing_credit_due(%s, %s)", [moment, TEND_MAX], using
+    ):
+        try:
+            tend_credit_of(organization_id, moment, using)
+        except (DatabaseError, CreditConflict):
+            logger.exception("credit of organization %s cannot be tended", organization_id)
+        else:
+            tended += 1
+    return tended
 
 
 def tend_credit_of(organization_id: UUID, moment: datetime, using: str = "housekeeper") -> None:

@@ -5,18 +5,19 @@ a receivable. Never looks at a period before its grace is over, and never change
 is issued. Called by the hourly task, as the housekeeper.
 """
 
+import logging
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from billing.contracts import Invoice, InvoiceKind
 from billing.credit.settings import billing_settings
 from billing.invoices import gathering
 from billing.invoices.composing import Composed, charged_pico, compose
 from billing.invoices.issuing import Heading, call_one, issue, last_residue_pico, next_number
-from billing.invoices.periods import GRACE, SHORTEST, Period, month_of, period_after
+from billing.invoices.periods import GRACE, Period, month_of, period_after
 from billing.invoices.reading import invoice
 from billing.models import InvoiceRow
 from billing.retry import again
@@ -25,21 +26,28 @@ from tenants.facade import tenant_scope
 ORGANIZATIONS_MAX = 500
 """Organizations one run closes a period of; the rest waits for the next."""
 
+logger = logging.getLogger(__name__)
+
 
 def close_due(now: datetime | None = None, using: str = "housekeeper") -> int:
     """Close every period whose grace is over; returns how many documents were issued.
 
-    An organization that is several periods behind gets one a run.
+    An organization that is several periods behind gets one a run. What cannot be closed is logged
+    and left for the next run: nobody's books keep another's month open.
     """
     now = now or datetime.now(UTC)
     issued = 0
-    before = now - GRACE - SHORTEST
     for organization_id, zone_name, last_end_at, first_at in gathering.open_periods(
-        before, ORGANIZATIONS_MAX, using
+        now - GRACE, ORGANIZATIONS_MAX, using
     ):
         period = next_period(zone_name, last_end_at, first_at)
-        if period.closes_at() <= now:
+        if period.closes_at() > now:
+            continue
+        try:
             close_period(organization_id, period, zone_name, now, using)
+        except DatabaseError:
+            logger.exception("a period of organization %s cannot be closed", organization_id)
+        else:
             issued += 1
     return issued
 

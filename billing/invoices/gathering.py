@@ -11,7 +11,7 @@ from django.db import connections
 
 from billing.contracts import InvoiceLine, LineKind
 from billing.invoices.composing import line
-from billing.invoices.periods import Period
+from billing.invoices.periods import SHORTEST, Period
 
 LINES_MAX = 2_000
 """Past so many groups the lines of a document are not grouped: a tag may have any value."""
@@ -106,8 +106,12 @@ def movement_lines(
 def open_periods(
     before: datetime, organizations_max: int, using: str
 ) -> list[tuple[UUID, str, datetime | None, datetime]]:
-    """Organizations whose last document, or first entry, is older than `before`."""
-    return _rows("SELECT * FROM billing_periods_open(%s, %s)", [before, organizations_max], using)
+    """Organizations whose next period can have ended by `before`: zone, last end, first entry."""
+    return _rows(
+        "SELECT * FROM billing_periods_open(%s, %s, %s)",
+        [before, SHORTEST, organizations_max],
+        using,
+    )
 
 
 def _rows(sql: str, parameters: list[Any], using: str) -> list[tuple[Any, ...]]:

@@ -225,11 +225,23 @@ BEGIN
 END
 $$;
 
--- The same as of now, for a tenant who reads its grants.
+-- The same as of now, for a tenant who reads its grants; where there is nothing to do it takes no
+-- lock, so that reading often keeps no request waiting.
 CREATE FUNCTION billing_tend_credit(organization uuid) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
-    SELECT billing_tend_credit(organization, now())
+BEGIN
+    IF EXISTS (SELECT FROM billing_account a
+                WHERE a.organization_id = organization
+                  AND a.funded_pico - a.posted_pico > a.burned_pico)
+        OR EXISTS (SELECT FROM billing_credit_grant g
+                    WHERE g.organization_id = organization
+                      AND (g.posted_at IS NULL AND g.effective_at <= now()
+                           OR g.remaining_pico > 0 AND g.expires_at <= now()))
+    THEN
+        PERFORM billing_tend_credit(organization, now());
+    END IF;
+END
 $$;
 
 -- Organizations whose grants come into force or end by `moment`.

@@ -118,8 +118,11 @@ AS $$
 $$;
 
 -- Every account's organization, with what its next period follows from: its time zone, the end of
--- its last document's period, and its first entry, from which the first period is reckoned.
-CREATE FUNCTION billing_periods_open(before timestamptz, organizations_max int)
+-- its last document's period, and its first entry, from which the first period is reckoned. Only
+-- those whose next period can have ended `before`.
+CREATE FUNCTION billing_periods_open(
+    before timestamptz, shortest interval, organizations_max int
+)
 RETURNS TABLE (organization uuid, time_zone text, last_end timestamptz, first_at timestamptz)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -132,7 +135,7 @@ AS $$
      CROSS JOIN LATERAL (
         SELECT t.created_at FROM billing_ledger_tx t WHERE t.organization_id = o.id
          ORDER BY t.id LIMIT 1) f
-     WHERE coalesce(d.last_end, f.created_at) < before
+     WHERE coalesce(d.last_end + shortest, f.created_at) <= before
      ORDER BY coalesce(d.last_end, f.created_at), o.id LIMIT organizations_max
 $$;
 

@@ -21,6 +21,7 @@ from billing.contracts import (
 )
 from billing.facade import (
     begin_topup,
+    close_due,
     complete_topup,
     credit_grants,
     grant_credit,
@@ -257,4 +258,26 @@ def test_everything_at_once_loses_nothing(django_database: object) -> None:
     at_once(crowd)
 
     assert tenant.balance().posted_pico == PICO + 8 * PICO + 4 * CENT - 12 * CENT
+    assert reconcile() == []
+
+
+def test_books_that_cannot_be_closed_keep_nobody_elses_open(django_database: object) -> None:
+    broken, sound = postpaid(), postpaid()
+    for tenant in (broken, sound):
+        spend(tenant, 3 * CENT)
+    with (
+        tenant_scope(broken.organization_id, "owner"),
+        connections["owner"].cursor() as cursor,
+    ):
+        cursor.execute(
+            "INSERT INTO billing_ledger_tx (id, organization_id, idempotency_key, kind)"
+            " VALUES (uuidv7(), %s, 'invoice:1', 'planted')",
+            [broken.organization_id],
+        )
+
+    close_due(month().closes_at())
+
+    assert invoices(broken.organization_id) == []
+    assert broken.balance().posted_pico == -3 * CENT
+    assert [one.net_pico for one in invoices(sound.organization_id)] == [3 * CENT]
     assert reconcile() == []
