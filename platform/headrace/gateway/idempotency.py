@@ -60,12 +60,16 @@ async def once(
 
     Raises IdempotencyRunning, IdempotencyBodyDiffers, or ApiError 409 for an answer too large.
     """
-    body_hash = hashlib.sha256(body).digest()
-    found = await in_database(tenants.facade.claim_idempotency_key, scope, body_hash)
+    found = await in_database(_claim, scope, body)
     if isinstance(found, StoredAnswer):
         await _replay(found, send)
         return
     await asyncio.shield(runtime.spawn(_run_and_store(found, send, run)))
+
+
+def _claim(scope: IdempotencyScope, body: bytes) -> IdempotencyClaim | StoredAnswer:
+    """On a database thread, for hashing twenty megabytes takes its time."""
+    return tenants.facade.claim_idempotency_key(scope, hashlib.sha256(body).digest())
 
 
 async def _run_and_store(claim: IdempotencyClaim, send: Send, run: Run) -> None:
