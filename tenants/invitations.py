@@ -41,7 +41,8 @@ TOKEN_BYTES = 32
 TOKEN_CHARS_MAX = 64
 EXPIRES_AFTER_DAYS = 7
 EXPIRES_AFTER_DAYS_MAX = 30
-OPEN_INVITATIONS_MAX = 500
+INVITATIONS_PER_DAY_MAX = 500
+"""Of one organization: each is a mail to somebody who did not ask for it."""
 ACCEPT_PATH = "/invitations/accept"
 
 
@@ -51,7 +52,7 @@ def invite(
     """Invite an address by mail; an earlier open invitation of it is withdrawn.
 
     Raises PermissionDenied for a role above the actor's, InvalidValue, TenantConflict for a member
-    or too many open invitations.
+    or too many invitations in a day.
     """
     actor.require(Permission.MEMBERS_WRITE)
     require_at_least(actor, ROLE_PERMISSIONS[role])
@@ -64,8 +65,7 @@ def invite(
             if is_member(address):
                 raise TenantConflict("this address is a member already")
             _withdraw(actor, _open().filter(email=address))
-            if _open().count() >= OPEN_INVITATIONS_MAX:
-                raise TenantConflict(f"there are {OPEN_INVITATIONS_MAX} open invitations already")
+            _require_room()
             row = InvitationRow.objects.create(
                 id=uuid7(),
                 organization_id=actor.organization_id,
@@ -162,6 +162,12 @@ def _send(actor: Actor, address: str, issued: IssuedInvitation) -> None:
         "link": issued.link,
     }
     send_mail_later(actor.organization_id, address, "invitation", context)
+
+
+def _require_room() -> None:
+    day_ago = datetime.now(UTC) - timedelta(days=1)
+    if InvitationRow.objects.filter(created_at__gt=day_ago).count() >= INVITATIONS_PER_DAY_MAX:
+        raise TenantConflict(f"at most {INVITATIONS_PER_DAY_MAX} people are invited in a day")
 
 
 def _open() -> QuerySet[InvitationRow]:

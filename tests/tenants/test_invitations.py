@@ -13,6 +13,7 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
+from tenants.invitations import INVITATIONS_PER_DAY_MAX
 from tenants.retention.sweeping import sweep_retention
 from tests.billing.cast import at_once
 from tests.tenants.people_cast import Company, Person, make_company, make_person
@@ -191,6 +192,22 @@ def test_another_organizations_invitation_is_not_here(acme: Company, ada: Person
     with pytest.raises(InvitationNotFound):
         facade.read_invitation(globex.owner, issued.invitation.invitation_id)
     assert facade.invitation_offer(issued.token).role is Role.VIEWER
+
+
+def test_a_days_invitations_are_counted_withdrawn_ones_too(acme: Company, ada: Person) -> None:
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO tenants_invitation"
+            " (id, organization_id, token_hash, role, expires_at, revoked_at)"
+            " SELECT uuidv7(), %s, sha256(uuid_send(uuidv7())), 'viewer', now(), now()"
+            " FROM generate_series(1, %s)",
+            [acme.tenant.organization_id, INVITATIONS_PER_DAY_MAX],
+        )
+
+    with pytest.raises(TenantConflict):
+        facade.invite(acme.owner, ada.email, Role.VIEWER)
+    globex = make_company("globex")
+    assert facade.invite(globex.owner, ada.email, Role.VIEWER).token
 
 
 def test_an_invitation_is_forgotten_some_months_after_it_expired(acme: Company) -> None:
