@@ -319,5 +319,9 @@ class Migration(migrations.Migration):
                 name="billing_tenant_price_one_at_a_time",
             ),
         ),
+        migrations.AddIndex(
+            model_name="tenantprice",
+            index=models.Index(fields=["organization", "offer"], name="billing_tenant_price_offer"),
+        ),
         migrations.RunSQL(SQL.read_text(encoding="utf-8")),
     ]

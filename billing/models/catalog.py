@@ -192,6 +192,10 @@ class TenantPrice(PriceFields, TenantModel):
 
     class Meta(TenantModel.Meta):
         db_table = "billing_tenant_price"
+        indexes = [
+            # Each hold asks whether the tenant has any price of its own for the offer.
+            models.Index(fields=["organization", "offer"], name="billing_tenant_price_offer"),
+        ]
         constraints = [
             *PriceFields.Meta.constraints,
             ExclusionConstraint(

@@ -218,5 +218,4 @@ $$;
 ALTER FUNCTION billing_held_prices OWNER TO headrace_definer;
 ALTER FUNCTION billing_held_own_prices OWNER TO headrace_definer;
 REVOKE ALL ON FUNCTION billing_prices_of, billing_held_prices, billing_held_own_prices FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION billing_prices_of
-    TO headrace_app, headrace_housekeeper, headrace_definer;
+GRANT EXECUTE ON FUNCTION billing_prices_of TO headrace_housekeeper, headrace_definer;
