@@ -197,12 +197,14 @@ BEGIN
 END
 $$;
 
--- Organizations whose balance is below their recharge threshold and that may try again.
+-- Organizations whose balance is below their recharge threshold and that may try again. One that is
+-- suspended or closed cannot spend, and is not asked for money.
 CREATE FUNCTION billing_recharges_due(organizations_max int) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
     SELECT s.organization_id
       FROM billing_settings s JOIN billing_account a ON a.organization_id = s.organization_id
+      JOIN tenants_organization o ON o.id = s.organization_id AND o.status = 'active'
      WHERE s.recharge_is_enabled AND a.posted_pico < s.recharge_threshold_pico
        AND (s.recharge_not_before_at IS NULL OR s.recharge_not_before_at <= now())
        AND NOT EXISTS (SELECT FROM billing_top_up t WHERE t.organization_id = s.organization_id

@@ -9,9 +9,11 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
+from billing.contracts import PICO
+from billing.facade import open_account, save_recharge
 from headrace.gateway.request_ids import public_request_id
 from tenants import facade
-from tenants.contracts import Role
+from tenants.contracts import OrganizationStatus, Role
 from tenants.retention.erasure import erase_due
 from tenants.retention.exports import write_due_export
 from tests.batch_jobs.cast import Tenant, make_tenant
@@ -91,6 +93,27 @@ def test_an_organization_is_deleted_in_two_steps(acme: Tenant) -> None:
                 f"SELECT count(*) FROM {table} WHERE organization_id = %s", [acme.organization_id]
             )
             assert cursor.fetchone() == (0,), table
+
+
+def test_a_closed_organization_is_not_recharged(acme: Tenant) -> None:
+    def is_due() -> bool:
+        with connections["housekeeper"].cursor() as cursor:
+            cursor.execute("SELECT * FROM billing_recharges_due(1000)")
+            return acme.organization_id in {one for (one,) in cursor.fetchall()}
+
+    open_account(acme.organization_id)
+    save_recharge(
+        facade.operator_of(acme.organization_id),
+        is_enabled=True,
+        threshold_pico=PICO,
+        amount_pico=10 * PICO,
+        month_max_pico=100 * PICO,
+    )
+    before = is_due()
+    facade.set_organization_status(acme.organization_id, OrganizationStatus.CLOSED)
+
+    assert before
+    assert not is_due()
 
 
 def test_a_kept_prompt_is_shown_to_who_may_read_requests(acme: Tenant) -> None:
