@@ -11,6 +11,7 @@ from billing.facade import estimate_pico, set_quota
 from tenants.contracts import MinuteLimits
 from tenants.facade import operator_of, update_project
 from tests import books
+from tests.headrace.test_websocket import create, read_until_ended, socket
 from tests.house import LiveHouse, Tenant
 from tests.prompts import chat
 
@@ -212,3 +213,21 @@ def test_headers_are_those_of_the_scope_that_binds_to_the_token(
     refused = answers[3].json()["error"]
     assert refused["message"].startswith("Limit of 3 requests per minute of your project reached.")
     assert answers[3].headers["x-ratelimit-remaining-requests"] == "0"
+
+
+def test_the_socket_is_bound_by_the_same_limits(house: LiveHouse) -> None:
+    tenant = house.new_tenant(requests_per_minute_max=1)
+    limit(tenant, QuotaScope.END_USER, QuotaMetric.REQUESTS, 0)
+    asked = {"model": house.model, "messages": HELLO, "max_tokens": 1}
+
+    async def story() -> list[str]:
+        codes = []
+        async with socket(house, tenant.secret) as connection:
+            for name, whom in (("a", {"user": "ann"}), ("b", {}), ("c", {})):
+                await create(connection, name, **asked, **whom)
+                last = (await read_until_ended(connection, name))[name][-1]
+                codes.append(last["data"]["error"]["code"] if last["event"] == "error" else "")
+        return codes
+
+    # What the quota refused has given its minute back.
+    assert asyncio.run(story()) == ["insufficient_quota", "", "rate_limit_exceeded"]

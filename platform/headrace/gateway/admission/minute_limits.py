@@ -133,14 +133,15 @@ def scopes_of(caller: Caller, end_user: str) -> tuple[LimitScope, ...]:
     """Whose minutes a request takes part of; none for bulk work, and none without a limit."""
     if caller.limits is None:
         return ()
-    key = caller.key_id.hex
-    named = hashlib.sha256(f"{key}:{end_user}".encode()).hexdigest()
     scopes = [
         LimitScope("organization", "", caller.limits.organization),
         LimitScope("project", caller.project_id.hex, caller.limits.project),
-        LimitScope("key", key, caller.limits.key),
-        LimitScope("end_user", named, caller.limits.end_user if end_user else NO_LIMITS),
+        LimitScope("key", caller.key_id.hex, caller.limits.key),
     ]
+    if end_user:
+        # Hashed: Redis holds no names of people.
+        named = hashlib.sha256(f"{caller.key_id.hex}:{end_user}".encode()).hexdigest()
+        scopes.append(LimitScope("end_user", named, caller.limits.end_user))
     return tuple(scope for scope in scopes if scope.limits != NO_LIMITS)
 
 

@@ -28,7 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--credit", type=credit_pico, metavar="USD", help="prepaid credit")
         parser.add_argument("--requests-per-minute", type=limit, metavar="N")
         parser.add_argument("--tokens-per-minute", type=limit, metavar="N")
-        parser.add_argument("--daily-tokens", type=limit, metavar="N", help="per UTC day")
+        parser.add_argument("--daily-tokens", type=limit, metavar="N", help="per local day")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Creates, then prints."""
