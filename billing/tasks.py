@@ -51,12 +51,14 @@ def close_periods() -> None:
 
 @shared_task(name="billing.settle_stripe")
 def settle_stripe() -> None:
-    """Ask Stripe about payments whose message is overdue."""
+    """Ask Stripe about payments whose message is overdue, and send refunds that are."""
     if not settings.STRIPE_API_KEY:
         return
     from billing.stripe_sync.payments import settle
+    from billing.stripe_sync.refunds import settle_refunds
 
     settle(datetime.now(UTC))
+    settle_refunds(datetime.now(UTC))
 
 
 @shared_task(name="billing.export_to_stripe")
@@ -74,13 +76,15 @@ def export_to_stripe() -> None:
 
 @shared_task(name="billing.compare_with_stripe")
 def compare_with_stripe() -> None:
-    """Tell Stripe what the last 40 days gained, then hold its sums of two days against ours."""
+    """Send what is still to be sent, then hold Stripe's sums of two days against ours."""
     if not settings.STRIPE_API_KEY:
         return
+    from billing.stripe_sync import refunds
     from billing.stripe_sync.comparing import compare
     from billing.stripe_sync.exports import REACH, export
 
     now = datetime.now(UTC)
+    refunds.settle_refunds(now, refunds.REACH)
     export(now, REACH)
     for days_ago in range(1, COMPARED_DAYS + 1):
         comparison = compare((now - timedelta(days=days_ago)).date())
