@@ -13,7 +13,7 @@ from django.test import override_settings
 from headrace.client_address import parse_networks
 from headrace.errors import ApiError
 from headrace.gateway.admission.auth import authenticate, cache_salt, identify
-from headrace.gateway.admission.failed_lookups import ADDRESSES_MAX, FailedLookups
+from headrace.gateway.admission.failed_lookups import ADDRESSES_MAX, PROVEN_MAX, FailedLookups
 from tenants import facade
 from tenants.contracts import KeyIdentity, KeyScope, KeySettings, OrganizationStatus, Permission
 from tenants.keys import new_secret
@@ -144,10 +144,19 @@ def look_ups() -> Iterator[list[str]]:
         yield asked
 
 
+GUESSES = settings.FAILED_LOOKUPS_PER_MINUTE_MAX
+
+
+def guess_from(peer: str) -> None:
+    """As many different unknown keys as an address may show in a minute."""
+    for _ in range(GUESSES):
+        assert refusal(lambda: authenticate(new_secret(), peer)) == UNKNOWN
+
+
 def test_an_address_with_too_many_unknown_keys_is_not_looked_up_for(acme: Tenant) -> None:
     peer, other = "198.51.100.77", "198.51.100.78"
-    for _ in range(settings.FAILED_LOOKUPS_PER_MINUTE_MAX):
-        assert refusal(lambda: authenticate(new_secret(), peer)) == UNKNOWN
+    guess_from(peer)
+
     with look_ups() as asked, pytest.raises(ApiError) as refused:
         authenticate(acme.secret, peer)
 
@@ -157,18 +166,29 @@ def test_an_address_with_too_many_unknown_keys_is_not_looked_up_for(acme: Tenant
     assert authenticate(acme.secret, other).key_id == acme.key_id
 
 
-def test_a_remembered_key_is_never_held_up_by_guesses_from_its_address(acme: Tenant) -> None:
-    peer = "198.51.100.99"
-    come(acme.secret, peer=peer)
-    for _ in range(settings.FAILED_LOOKUPS_PER_MINUTE_MAX):
-        refusal(lambda: authenticate(new_secret(), peer))
+def test_a_key_that_has_worked_is_never_held_up_by_guesses_from_its_address(acme: Tenant) -> None:
+    peer, brief = "198.51.100.99", make_tenant("brief")
+    authenticate(acme.secret, peer)
+    come(brief.secret, peer=peer)
 
-    assert come(acme.secret, peer=peer).key_id == acme.key_id
+    guess_from(peer)
+
+    assert authenticate(acme.secret, peer).key_id == acme.key_id
+    facade.revoke_key(brief.organization_id, brief.key_id)
+    assert refusal(lambda: authenticate(brief.secret, peer)) == UNKNOWN
+
+
+def test_a_program_that_repeats_a_dead_key_troubles_nobody_else(acme: Tenant) -> None:
+    peer, dead = "198.51.100.66", new_secret()
+    for _ in range(GUESSES + 1):
+        assert refusal(lambda: authenticate(dead, peer)) == UNKNOWN
+
+    assert authenticate(acme.secret, peer).key_id == acme.key_id
 
 
 def test_what_is_no_key_is_not_counted(acme: Tenant) -> None:
-    for _ in range(100):
-        assert refusal(lambda: authenticate("hr-nonsense", "198.51.100.55")) == UNKNOWN
+    for number in range(GUESSES + 1):
+        assert refusal(lambda: authenticate(f"hr-{number}", "198.51.100.55")) == UNKNOWN  # noqa: B023
 
     assert authenticate(acme.secret, "198.51.100.55").key_id == acme.key_id
 
@@ -182,9 +202,12 @@ class Clock:
         return self.now
 
 
-def may(failures: FailedLookups, address: str) -> bool:
+NEW = b"new"
+
+
+def may(failures: FailedLookups, address: str, digest: bytes = NEW) -> bool:
     try:
-        failures.check(address)
+        failures.check(address, digest)
     except ApiError:
         return False
     return True
@@ -193,21 +216,21 @@ def may(failures: FailedLookups, address: str) -> bool:
 def test_failures_are_forgotten_after_their_minute() -> None:
     clock = Clock()
     failures = FailedLookups(2, clock)
-    failures.note("a.b")
+    failures.failed("192.0.2.1", b"one")
     clock.now += 59
-    failures.note("a.b")
-    assert not may(failures, "a.b")
+    failures.failed("192.0.2.1", b"two")
+    assert not may(failures, "192.0.2.1")
 
     clock.now += 2
-    assert may(failures, "a.b")
-    failures.note("a.b")
-    assert may(failures, "a.b")
+    assert may(failures, "192.0.2.1")
+    failures.failed("192.0.2.1", b"three")
+    assert may(failures, "192.0.2.1")
 
 
 def test_a_subscribers_ipv6_addresses_count_together() -> None:
     failures = FailedLookups(2, Clock())
-    failures.note("2001:db8:0:1::1")
-    failures.note("2001:db8:0:1:ffff::2")
+    failures.failed("2001:db8:0:1::1", b"one")
+    failures.failed("2001:db8:0:1:ffff::2", b"two")
 
     assert not may(failures, "2001:db8:0:1::3")
     assert may(failures, "2001:db8:0:2::1")
@@ -216,11 +239,15 @@ def test_a_subscribers_ipv6_addresses_count_together() -> None:
 def test_the_memory_of_failures_is_bounded() -> None:
     failures = FailedLookups(1, Clock())
     for number in range(ADDRESSES_MAX + 10):
-        failures.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+        failures.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", b"one")
+    for number in range(PROVEN_MAX + 1):
+        failures.worked(str(number).encode())
+    last = f"10.0.{ADDRESSES_MAX >> 8}.{ADDRESSES_MAX & 255}"
 
-    assert len(failures._counts) == ADDRESSES_MAX
+    assert (len(failures._unknown), len(failures._proven)) == (ADDRESSES_MAX, PROVEN_MAX)
     assert may(failures, "10.0.0.0")
-    assert not may(failures, f"10.0.{ADDRESSES_MAX >> 8}.{ADDRESSES_MAX & 255}")
+    assert not may(failures, last)
+    assert [may(failures, last, digest) for digest in (b"0", b"1")] == [False, True]
 
 
 def test_a_projects_cache_is_its_own_where_the_organization_says_so(acme: Tenant) -> None:

@@ -62,18 +62,19 @@ async def identify(scope: Scope, needed: KeyScope | None = None) -> KeyIdentity:
 
 async def identify_secret(secret: str, address: str = "") -> KeyIdentity:
     """The identity behind a key that is used from `address`; raises ApiError 401, 403 or 429."""
-    digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+    digest = _digest(secret)
     now = time.monotonic()
     hit = _cache.get(digest)
     if hit is not None and hit[0] > now and not _expired(hit[1]):
         check_network(hit[1], address)
         return hit[1]
-    failed_lookups.check(address)
+    failed_lookups.check(address, digest)
     try:
         identity = await in_database(tenants.facade.authenticate, secret)
     except TenantError as error:
         _cache.pop(digest, None)
-        raise refused(error, address) from None
+        raise _refused(error, address, digest) from None
+    failed_lookups.worked(digest)
     _cache[digest] = (now + settings.KEY_CACHE_TTL_S, identity)
     _cache.move_to_end(digest)
     while len(_cache) > settings.KEY_CACHE_ENTRIES_MAX:
@@ -84,20 +85,26 @@ async def identify_secret(secret: str, address: str = "") -> KeyIdentity:
 
 def authenticate(secret: str, address: str) -> KeyIdentity:
     """The same without the cache, for synchronous views; raises ApiError 401, 403 or 429."""
-    failed_lookups.check(address)
+    digest = _digest(secret)
+    failed_lookups.check(address, digest)
     try:
         identity = tenants.facade.authenticate(secret)
     except TenantError as error:
-        raise refused(error, address) from None
+        raise _refused(error, address, digest) from None
+    failed_lookups.worked(digest)
     check_network(identity, address)
     return identity
 
 
-def refused(error: TenantError, address: str) -> Exception:
-    """What a key's refusal looks like; a key that is not there is counted against its address."""
+def _refused(error: TenantError, address: str, digest: bytes) -> Exception:
+    """What a key's refusal looks like; one that is not there is counted against its address."""
     if isinstance(error, KeyRejected):
-        failed_lookups.note(address)
+        failed_lookups.failed(address, digest)
     return errors.from_domain(error) or error
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def require_scope(identity: KeyIdentity, needed: KeyScope | None) -> None:
