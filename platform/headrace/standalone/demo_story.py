@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 
 from billing import facade as billing
 from billing.facade import decimal_string
+from headrace.standalone import demo_money
 from headrace.standalone.data_folder import REPOSITORY
 from headrace.standalone.processes import House, set_up_environment
 from headrace.standalone.supervisor import QUESTION, demo_keys, model_served
@@ -74,11 +75,13 @@ class Story:
             for slug, key in self.keys.items()
         }
         self.receipts: list[dict[str, Any]] = []
+        self.customer = demo_money.Customer(house, self.model)
         self.first = Answer("", "")
         self.balance_before_pico = 0
 
     def close(self) -> None:
         """Closes the clients."""
+        self.customer.close()
         for client in self.clients.values():
             client.close()
 
@@ -280,6 +283,11 @@ def _expect(held: bool, promise: str) -> None:
         raise StoryError(f"not so: {promise}")
 
 
+def of_a_customer(step: Callable[[demo_money.Customer], None]) -> Callable[[Story], None]:
+    """A step of the new customer's, as a step of the story."""
+    return lambda story: step(story.customer)
+
+
 STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("A streamed answer", stream_an_answer),
     ("Its receipt", read_its_receipt),
@@ -288,5 +296,11 @@ STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("Two streams over one WebSocket", stream_over_a_web_socket),
     ("A tenant without credit is refused", refuse_without_credit),
     ("Three texts summarised in bulk by the worker", summarise_in_bulk),
+    ("A new customer: an owner is invited, and invites", of_a_customer(demo_money.invite)),
+    ("A key that may do one thing", of_a_customer(demo_money.make_a_key)),
+    ("A budget, its alert, its end", of_a_customer(demo_money.spend_until_the_budget_ends)),
+    ("A top-up, through the stand-in for Stripe", of_a_customer(demo_money.top_up)),
+    ("The month ends: its document", of_a_customer(demo_money.close_the_month)),
+    ("The audit log", of_a_customer(demo_money.show_the_audit_log)),
     ("The ledger's legs sum to 0", sum_the_ledger),
 )
