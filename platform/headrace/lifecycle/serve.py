@@ -54,7 +54,6 @@ def main() -> None:
     config = uvicorn.Config(
         "headrace.asgi:application",
         http=LimitedProtocol,
-        h11_max_incomplete_event_size=settings.HEADERS_BYTES_MAX,
         host=arguments.host,
         port=arguments.port,
         access_log=False,
