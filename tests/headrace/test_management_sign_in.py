@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.conf import settings
 from django.db import connections
+from django.urls import reverse
 
 from tests.headrace.door import Door
 from tests.headrace.signing_in import (
@@ -207,3 +208,26 @@ def test_a_form_without_its_token_is_refused() -> None:
 
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "csrf_failed"
+
+
+def test_a_persons_security_keys_are_nobody_elses() -> None:
+    address, other = new_address(), new_address()
+    for one in (address, other):
+        sign_up(one)
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO mfa_authenticator (user_id, type, data, created_at)"
+            " SELECT id, 'webauthn', '{\"name\": \"key\"}', now() FROM tenants_user"
+            " WHERE email = %s RETURNING id",
+            [other],
+        )
+        [key_id] = cursor.fetchone()
+    door = Door()
+    sign_in(door, address)
+    submit(door, "/accounts/reauthenticate/", password=PASSWORD)
+    answers = [
+        door.get(reverse(route, kwargs={"pk": key_id}))
+        for route in ("mfa_edit_webauthn", "mfa_remove_webauthn")
+    ]
+
+    assert [answer.status_code for answer in answers] == [404, 404]

@@ -74,7 +74,7 @@ FORBIDDEN_FIELDS = (
 """What nobody may set by naming it in a body."""
 
 UNLISTED: Mapping[str, str] = {
-    "accounts/": "the sign-in library's pages: of the person whose session it is, and no ids",
+    "accounts/": "the sign-in library's pages, of the person whose session it is",
     "static/": "files of installed packages",
     "stripe/events": "Stripe's door: what its signature does not cover is not read",
     "api/schema": "the same text for everybody",
