@@ -11,8 +11,9 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from billing.contracts import BillingError
+from billing.credit.topups import top_up
 from billing.pricing import decimal_string, parse_decimal
-from billing.stripe_sync.refunds import HOUSEKEEPER, refund, top_up
+from billing.stripe_sync.refunds import HOUSEKEEPER, refund
 
 
 class Command(BaseCommand):
