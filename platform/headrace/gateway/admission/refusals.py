@@ -21,6 +21,8 @@ def hold_refusal(outcome: HoldOutcome, currency: str) -> errors.ApiError:
             return errors.key_invalid()
         case HoldRefusal.PROJECT_ARCHIVED:
             return errors.project_archived()
+        case HoldRefusal.ORGANIZATION_SUSPENDED:
+            return errors.organization_suspended()
         case HoldRefusal.INSUFFICIENT_QUOTA:
             return errors.insufficient_quota(
                 "You exceeded your current quota: the prepaid balance does not cover this "
@@ -33,7 +35,8 @@ def hold_refusal(outcome: HoldOutcome, currency: str) -> errors.ApiError:
             return errors.overloaded("Prices have just changed; try again.")
         case HoldRefusal.DUPLICATE:
             return errors.duplicate_request()
-    raise AssertionError("the hold stands")
+        case None:
+            raise AssertionError("the hold stands")
 
 
 def quota_text(quota: QuotaInTheWay, currency: str) -> str:
