@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from tenants.audit import record_audit
 from tenants.contracts import Actor, OrganizationStatus, Permission
-from tenants.models import ApiKey, Erasure, Membership, OrganizationRow, User
+from tenants.models import ApiKey, Erasure, Mail, Membership, OrganizationRow, User
 from tenants.permissions import operator_of
 from tenants.retention_contracts import ErasureNotConfirmed, ErasureRequest
 from tenants.scope import APP_ALIAS, tenant_scope
@@ -153,6 +153,8 @@ def _forget(organization_id: UUID, persons: Sequence[UUID]) -> None:
         for statement in _PSEUDONYMS:
             cursor.execute(statement, {"organization": organization_id})
         for person in User.objects.using(HOUSEKEEPER_ALIAS).filter(id__in=persons):
+            # Of no organization, such as links to sign in.
+            Mail.objects.using(HOUSEKEEPER_ALIAS).filter(to_address__iexact=person.email).delete()
             person.email = f"erased-{person.id}@invalid"
             person.display_name = ""
             person.password = make_password(None)

@@ -9,7 +9,7 @@ from django.db import IntegrityError, connections
 
 from tenants import facade
 from tenants.contracts import KeyRejected, OrganizationNotFound, PermissionDenied, Role
-from tenants.models import Erasure, User
+from tenants.models import Erasure, Mail, User
 from tenants.retention.erasure import erase_due
 from tenants.retention_contracts import ErasureNotConfirmed
 from tests.tenants.people_cast import Company, make_company
@@ -103,6 +103,8 @@ def test_names_go_and_the_log_still_verifies(acme: Company) -> None:
     facade.create_webhook_endpoint(acme.owner, "https://hooks.example.com/x")
     facade.invite(acme.owner, "guest@example.org", Role.VIEWER)
     facade.keep_exchange(organization_id, acme.tenant.project_id, uuid4(), b"p", b"a", 7)
+    person = acme.people[Role.OWNER]
+    facade.send_mail_later(None, person.email, "sign_in", {"body": "a link"})
     entries = facade.verify_audit_chain(organization_id).entries
     leave(acme)
 
@@ -116,6 +118,7 @@ def test_names_go_and_the_log_still_verifies(acme: Company) -> None:
     assert verdict.entries > entries
     with pytest.raises(OrganizationNotFound):
         _ = acme.owner
+    assert not Mail.objects.using("housekeeper").filter(to_address=person.email).exists()
     for person in acme.people.values():
         user = User.objects.using("housekeeper").get(id=person.user_id)
         assert person.email != user.email
