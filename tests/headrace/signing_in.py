@@ -14,7 +14,8 @@ from django.db import connections
 from tests.headrace.door import Door
 
 PASSWORD = "correct-horse-battery"
-LINK = re.compile(r"http://127\.0\.0\.1(/accounts/\S+)")
+LINK = re.compile(r"http://127\.0\.0\.1:8000(/accounts/\S+)")
+"""Under the public address of the settings."""
 TOTP_PERIOD_S = 30
 
 

@@ -20,7 +20,7 @@ from tests.headrace.signing_in import (
     submit,
 )
 
-pytestmark = pytest.mark.usefixtures("django_database", "quick_hashes")
+pytestmark = pytest.mark.usefixtures("django_database", "crowd")
 
 
 def is_signed_in(door: Door) -> bool:
@@ -231,3 +231,19 @@ def test_a_persons_security_keys_are_nobody_elses() -> None:
     ]
 
     assert [answer.status_code for answer in answers] == [404, 404]
+
+
+def test_a_link_leads_to_us_whatever_name_the_request_called_us_by() -> None:
+    address, door = new_address(), Door()
+    sign_up(address)
+    page = door.get("/accounts/password/reset/")
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
+    assert token is not None
+    door.post(
+        "/accounts/password/reset/",
+        data={"email": address, "csrfmiddlewaretoken": token[1]},
+        headers={"host": "localhost"},
+    )
+
+    assert link_in(mails_to(address)[-1]).startswith("/accounts/password/reset/key/")
+    assert "localhost" not in mails_to(address)[-1]["body"]

@@ -20,7 +20,7 @@ from tests.headrace.signing_in import (
 )
 from tests.tenants.cast import make_tenant
 
-pytestmark = pytest.mark.usefixtures("django_database", "quick_hashes")
+pytestmark = pytest.mark.usefixtures("django_database", "crowd")
 
 
 def member(*organizations: UUID) -> tuple[str, UUID]:

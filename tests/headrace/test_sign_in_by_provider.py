@@ -11,7 +11,7 @@ from tests.headrace.door import Door
 from tests.headrace.identity_provider import IdentityProvider, identifying
 from tests.headrace.signing_in import link_in, mails_to, new_address, sign_up, submit
 
-pytestmark = pytest.mark.usefixtures("django_database", "quick_hashes")
+pytestmark = pytest.mark.usefixtures("django_database", "crowd")
 LOGIN = "/accounts/oidc/acme/login/"
 
 

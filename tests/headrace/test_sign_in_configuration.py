@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from allauth.account import app_settings
 from django.contrib.auth.hashers import identify_hasher, make_password
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
@@ -148,3 +149,11 @@ def test_a_short_secret_key_stops_the_start() -> None:
 
 def test_passwords_are_hashed_by_scrypt() -> None:
     assert identify_hasher(make_password("correct-horse-battery")).algorithm == "scrypt"
+
+
+def test_many_tries_from_one_address_are_limited() -> None:
+    limits = app_settings.RATE_LIMITS
+
+    assert limits["login_failed"] == "10/m/ip,5/300s/key"
+    assert limits["login"] == "30/m/ip"
+    assert limits["signup"] == "20/m/ip"

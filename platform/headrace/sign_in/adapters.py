@@ -25,11 +25,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     """Accounts of people, who sign in by e-mail address."""
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Queues what allauth's templates say."""
+        """Queues what allauth's templates say; links lead to the public address, whatever Host
+        the request named.
+        """
         known = {"request": self.request, "email": email, "current_site": SITE}
         message = self.render_mail(template_prefix, email, known | context)
+        asked_of = self.request.build_absolute_uri("/").rstrip("/")
+        body = message.body.replace(f"{asked_of}/", f"{settings.PUBLIC_URL}/")
         tenants.facade.send_mail_later(
-            None, email, "sign_in", {"subject": message.subject, "body": message.body}
+            None, email, "sign_in", {"subject": message.subject, "body": body}
         )
 
     def get_client_ip(self, request: HttpRequest) -> str:
