@@ -206,7 +206,7 @@ class Money(RuleBasedStateMachine):
 def test_money_does_what_the_model_does() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Money,
         settings=settings(
             max_examples=12,
