@@ -9,7 +9,7 @@ from tests.house import LiveHouse
 from tests.prompts import chat
 
 WEB_MEGABYTES_MAX = 180
-HEAVY = ("torch", "triton", "kernels", "inference.engine", "inference.models", "gguf")
+HEAVY = ("torch", "triton", "kernels", "inference.engine", "inference.models", "gguf", "stripe")
 
 
 def test_nothing_of_the_engine_is_imported_by_web_or_worker() -> None:
