@@ -12,6 +12,7 @@ from billing.models.catalog import (
     TenantPrice,
     TenantPriceBook,
 )
+from billing.models.corrections import CorrectionRow
 from billing.models.credit import BillingSettingsRow, CreditGrantRow, GrantBurn, TopUpRow
 from billing.models.invoices import (
     BillingProfileRow,
@@ -20,7 +21,6 @@ from billing.models.invoices import (
     InvoiceRecipient,
     InvoiceRow,
 )
-from billing.models.corrections import CorrectionRow
 from billing.models.ledger import (
     Account,
     LedgerAccount,
@@ -35,9 +35,9 @@ from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, Usa
 __all__ = [
     "Account",
     "AliasRow",
-    "CorrectionRow",
     "BillingProfileRow",
     "BillingSettingsRow",
+    "CorrectionRow",
     "CreditGrantRow",
     "GrantBurn",
     "Hold",
