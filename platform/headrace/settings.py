@@ -80,7 +80,7 @@ ALLOWED_HOSTS = os.environ.get(
 
 # --- databases: three roles on one PostgreSQL ----------------------------------------------------
 DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 16)
-"""Connections of one process. The gateway's threads keep half of them, REST views share the rest."""
+"""Connections of one process: the gateway's threads keep half, REST views share the rest."""
 STATEMENT_MAX_S = 8
 """Of role app, below DATABASE_ANSWER_MAX_S: the server gives up before its caller does."""
 DATABASES = {"default": _database("DATABASE_URL", STATEMENT_MAX_S)}

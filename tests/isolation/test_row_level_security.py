@@ -353,8 +353,11 @@ WRITES = [
     "UPDATE billing_credit_grant SET remaining_pico = amount_pico",
     "DELETE FROM billing_grant_burn",
     "UPDATE billing_top_up SET state = 'succeeded'",
-    "INSERT INTO billing_stripe_event (id, organization_id, kind, top_up_id, outcome, created_at)"
-    " SELECT 'mine', organization_id, 'mine', id, 'applied', now() FROM billing_top_up",
+    (
+        "INSERT INTO billing_stripe_event (id, organization_id, kind, top_up_id, outcome,"
+        " created_at) SELECT 'mine', organization_id, 'mine', id, 'applied', now()"
+        " FROM billing_top_up"
+    ),
     "UPDATE billing_stripe_event SET outcome = 'unchanged'",
     "DELETE FROM billing_stripe_event",
     "UPDATE billing_stripe_account SET payment_method_id = 'mine'",
