@@ -4,7 +4,7 @@ from pathlib import Path
 
 from django.db import migrations
 
-SQL = Path(__file__).parents[1] / "sql" / "0010_opening.sql"
+SQL = Path(__file__).resolve().parents[1].joinpath("sql", "0010_opening.sql")
 
 
 class Migration(migrations.Migration):
