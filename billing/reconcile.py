@@ -12,6 +12,7 @@ from billing.catalog import invariants
 from billing.contracts import InvariantReport
 from billing.credit.invariants import INVARIANTS as OF_CREDIT
 from billing.invoices.invariants import INVARIANTS as OF_INVOICES
+from billing.stripe_sync.invariants import INVARIANTS as OF_STRIPE
 
 FINDINGS_MAX = 20
 """Discrepancies reported of one invariant; the first ones are enough to stop and look."""
@@ -252,7 +253,7 @@ INVARIANTS = [
          WHERE (h.sequence, h.hash) IS DISTINCT FROM (l.sequence, l.hash)
            AND NOT (h.sequence = 0 AND l.sequence IS NULL)""",
     ),
-    *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES)),
+    *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES, *OF_STRIPE)),
 ]
 
 

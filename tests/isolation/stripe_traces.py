@@ -1,10 +1,13 @@
 """A row of a tenant in each of Stripe's tables, as payments and exports leave them."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from django.db import connections
 
 from billing.contracts import PICO
+from billing.retry import call
+from billing.stripe_sync.exports import PLAN
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant
 
@@ -33,9 +36,6 @@ def leave_stripe_traces(tenant: Tenant) -> None:
             [f"evt_{mark}", organization_id, f"cus_{mark}", top_up_id],
         )
         assert cursor.fetchall() == [("applied",)]
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO billing_stripe_export (id, organization_id, hour, model, token_class,"
-            " sequence, tokens) VALUES (uuidv7(), %s, now(), 'model', 'input', 1, 1)",
-            [organization_id],
-        )
+    until = datetime.now(UTC) + timedelta(hours=1)
+    since = until - timedelta(hours=3)
+    call(PLAN, [since, until, since, until], "housekeeper")

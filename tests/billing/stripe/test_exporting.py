@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 import stripe
+from django.db import transaction
 
 from billing.contracts import StripeExportReport, UsageCounts
-from billing.facade import keep_out_of_stripe, roll_up, settle
+from billing.facade import keep_out_of_stripe, reconcile, roll_up, settle
 from billing.stripe_sync.comparing import compare
 from billing.stripe_sync.customers import ensure_customer
 from billing.stripe_sync.exports import MeterKey, export
+from billing.stripe_sync.invariants import TOLD_MORE_THAN_USED
 from tests.billing.cast import Tenant, make_tenant, used
 from tests.billing.stripe.cast import ask
 from tests.billing.stripe.fake_process import Fake
@@ -127,6 +129,7 @@ def test_what_an_hour_gains_later_is_a_row_more(user: Tenant, fake: Fake) -> Non
     all_sent(after_the_hour())
 
     assert rows(user) == [("input", 1, 50, "delivered"), ("input", 2, 7, "delivered")]
+    assert [each for each in reconcile() if str(user.organization_id) in each] == []
     assert metered(fake, user, "input") == 57
 
 
@@ -232,6 +235,22 @@ def test_the_days_comparison_finds_what_differs(user: Tenant, fake: Fake) -> Non
         each for each in compare(today).mismatches if each.organization_id == user.organization_id
     ]
     assert (found.token_class, found.our_tokens, found.their_tokens) == ("input", 50, 55)
+
+
+def test_reconciling_sees_an_export_of_more_than_was_used(user: Tenant, fake: Fake) -> None:
+    use(user, 50, 0, 0)
+    with transaction.atomic("housekeeper"):
+        ask(
+            "INSERT INTO billing_stripe_export (id, organization_id, hour, model, token_class,"
+            " sequence, tokens) VALUES (uuidv7(), %s, date_trunc('hour', now()), %s, 'input', 1,"
+            " 51) RETURNING id",
+            user.organization_id,
+            SERVED,
+        )
+        found = ask(TOLD_MORE_THAN_USED)
+        transaction.set_rollback(True, "housekeeper")
+
+    assert [row[0] for row in found if row[0] == user.organization_id] == [user.organization_id]
 
 
 @pytest.mark.parametrize("model", ["m", "org/model-7b", "x" * 200])
