@@ -26,7 +26,7 @@ from billing.contracts import (
 from billing.models import Hold
 from tenants.facade import tenant_scope
 
-SCANNED_MAX = 20_000
+SCANNED_MAX = 10_000
 """Events one page looks at; the next page goes on from there."""
 COLUMNS = (
     "request_id, occurred_at, held_at, project_id, key_id, tier, currency, model_asked,"
