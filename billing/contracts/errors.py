@@ -1,0 +1,5 @@
+"""The base of everything that billing raises on purpose."""
+
+
+class BillingError(Exception):
+    """Base of everything this package raises on purpose."""
