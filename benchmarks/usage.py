@@ -270,8 +270,8 @@ def measure(events: int, ingested: int) -> list[Row]:
     as_owner(planted, LAST_MONTH)
     few = events // FIRST_SHARE
     plant(planted, 0, few)
+    ingest_per_s(planted, ingested)
     settle_statistics()
-    ingest_per_s(planted, ingested // 5)
     at_few = ingest_per_s(planted, ingested)
     roll_up_per_s()
     plant(planted, few, events)
@@ -279,8 +279,8 @@ def measure(events: int, ingested: int) -> list[Row]:
     values = {"team": "tags ->> 'team'", "user": USER}
     for name, value in values.items():
         as_owner(planted, TAG_HOURS.format(value=value), {"name": name})
+    ingest_per_s(planted, ingested)
     settle_statistics()
-    ingest_per_s(planted, ingested // 5)
     at_all = ingest_per_s(planted, ingested)
     counted = roll_up_per_s()
     return [

@@ -50,10 +50,12 @@ $$;
 -- Count up to `events_max` queued events; returns how many there were. Consumers at once share the
 -- queue, and take the rollups' rows in one order, so that they wait for each other and no more. Of
 -- a tag's values, an hour of an organization keeps `tag_values_max`, give or take what consumers
--- at once add to it unseen.
+-- at once add to it unseen. Planned anew each time: a plan kept from when the tables were small
+-- would read them whole.
 CREATE FUNCTION billing_roll_up(events_max int, tag_values_max int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
+SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     taken billing_usage_delta[];
