@@ -23,6 +23,7 @@ from tenants.contracts import (
     OrganizationSettings,
     OrganizationStatus,
     Permission,
+    SecondFactorMissing,
 )
 from tenants.key_settings import checked_name
 from tenants.minute_limits import limits_to_json
@@ -103,11 +104,13 @@ def update_organization(
     time_zone: str | None = None,
     cost_tags: Collection[str] | None = None,
     cache_per_project: bool | None = None,
+    second_factor_required: bool | None = None,
     prompts_kept_days: int | _Unset | None = UNSET,
 ) -> OrganizationSettings:
     """Set what is given; raises InvalidValue that names the setting.
 
-    `prompts_kept_days` None keeps no prompts, UNSET leaves it as it is.
+    `prompts_kept_days` None keeps no prompts, UNSET leaves it as it is. Raises SecondFactorMissing
+    where `second_factor_required` is set by whoever has none.
     """
     actor.require(Permission.ORGANIZATION_WRITE)
     given: dict[str, object] = {}
@@ -119,6 +122,10 @@ def update_organization(
         given["cost_tags"] = _checked_tags(cost_tags)
     if cache_per_project is not None:
         given["cache_per_project"] = cache_per_project
+    if second_factor_required is not None:
+        if not actor.has_second_factor:
+            raise SecondFactorMissing("Only a member who has a second factor may set this.")
+        given["second_factor_required"] = second_factor_required
     if not isinstance(prompts_kept_days, _Unset):
         given["prompts_kept_days"] = _checked_days(prompts_kept_days)
     with tenant_scope(actor.organization_id):
@@ -235,6 +242,7 @@ def _settings(row: OrganizationRow) -> OrganizationSettings:
         ),
         cost_tags=tuple(row.cost_tags),
         cache_per_project=row.cache_per_project,
+        second_factor_required=row.second_factor_required,
         prompts_kept_days=row.prompts_kept_days,
         created_at=row.created_at,
     )

@@ -76,6 +76,8 @@ class Actor:
     permissions: frozenset[Permission]
     ip: str = ""
     request_id: UUID | None = None
+    has_second_factor: bool = False
+    """Of a person; a program has none."""
 
     def require(self, permission: Permission) -> None:
         """Raises PermissionDenied without it."""
@@ -220,6 +222,8 @@ class OrganizationSettings:
     limits: MinuteLimits
     cost_tags: tuple[str, ...]
     cache_per_project: bool
+    second_factor_required: bool
+    """Of members who come by session; keys are not asked."""
     prompts_kept_days: int | None
     created_at: datetime
 
@@ -374,6 +378,12 @@ class TenantError(Exception):
 
 class PermissionDenied(TenantError):
     """The actor may not do this here."""
+
+
+class SecondFactorMissing(TenantError):
+    """The organization demands a second factor, and this person has none; or would demand it of
+    others without having one.
+    """
 
 
 class TenantObjectNotFound(TenantError):

@@ -16,6 +16,7 @@ from tenants.contracts import (
     Permission,
     PermissionDenied,
     Role,
+    SecondFactorMissing,
 )
 from tenants.models import Membership
 from tenants.scope import tenant_scope
@@ -60,20 +61,38 @@ def require_at_least(actor: Actor, permissions: frozenset[Permission]) -> None:
 
 
 def actor_for_user(
-    user_id: UUID, organization_id: UUID, ip: str = "", request_id: UUID | None = None
+    user_id: UUID,
+    organization_id: UUID,
+    ip: str = "",
+    request_id: UUID | None = None,
+    *,
+    has_second_factor: bool | None,
 ) -> Actor:
-    """A member as an actor; raises OrganizationNotFound for anybody else."""
+    """A member as an actor; raises OrganizationNotFound for anybody else.
+
+    Raises SecondFactorMissing for a member without one where the organization demands it;
+    `has_second_factor` None is for what even such a member may do.
+    """
     with tenant_scope(organization_id):
-        role = (
+        found = (
             Membership.objects.filter(user_id=user_id)
             .exclude(organization__status=OrganizationStatus.CLOSED)
-            .values_list("role", flat=True)
+            .values_list("role", "organization__second_factor_required")
             .first()
         )
-    if role is None:
+    if found is None:
         raise OrganizationNotFound("no such organization")
+    role, is_demanded = found
+    if is_demanded and has_second_factor is False:
+        raise SecondFactorMissing("This organization demands a second factor of its members.")
     return Actor(
-        ActorKind.USER, user_id, organization_id, ROLE_PERMISSIONS[Role(role)], ip, request_id
+        ActorKind.USER,
+        user_id,
+        organization_id,
+        ROLE_PERMISSIONS[Role(role)],
+        ip,
+        request_id,
+        has_second_factor is True,
     )
 
 

@@ -145,6 +145,16 @@ def sign_in_again() -> ApiError:
     )
 
 
+def second_factor_required(message: str) -> ApiError:
+    """403: nothing but a second factor of the person's own opens this; it is added by them."""
+    return ApiError(
+        403,
+        f"{message} Add yours under /accounts/2fa/.",
+        type="permission_error",
+        code="second_factor_required",
+    )
+
+
 def host_unknown() -> ApiError:
     """400: a host name we do not answer to."""
     return invalid("The request is malformed, or its Host is not ours.", None)
@@ -379,6 +389,8 @@ def _from_tenants(error: tenants.contracts.TenantError) -> ApiError | None:
             return key_invalid()
         case tenants.contracts.PermissionDenied():
             return insufficient_permissions(f"You lack the permission '{error}' here.")
+        case tenants.contracts.SecondFactorMissing():
+            return second_factor_required(str(error))
         case tenants.contracts.ProjectArchived():
             return project_archived()
         case tenants.retention_contracts.IdempotencyRunning():

@@ -71,6 +71,7 @@ class OrganizationRow(TenantModel):
     time_zone = models.CharField(max_length=TIME_ZONE_CHARS_MAX, default="UTC")
     cost_tags = ArrayField(models.CharField(max_length=COST_TAG_CHARS_MAX), default=list)
     cache_per_project = models.BooleanField(default=False)
+    second_factor_required = models.BooleanField(db_default=False)
     prompts_kept_days = models.PositiveSmallIntegerField(null=True)
     created_at = models.DateTimeField(db_default=Now())
 

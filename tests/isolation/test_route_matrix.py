@@ -8,6 +8,8 @@ REST, in this process.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,6 +18,7 @@ import pytest
 from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
+import tenants.facade
 from headrace.asgi import application
 from headrace.gateway.transport.token_routes import ROUTES, is_ours
 from headrace.management_api.base import ActingView
@@ -36,7 +39,7 @@ from tests.isolation.matrix import (
     Row,
 )
 from tests.isolation.routes import ROWS
-from tests.isolation.sides import Side, both
+from tests.isolation.sides import Side, both, make_side
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CONVERTER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>")
@@ -255,6 +258,32 @@ def test_a_role_that_may_is_let_through(route: str, method: str) -> None:
             answer = send(acme.members[role], route, method, in_path(row, acme, arguments), body)
 
             assert answer.status_code == act.status, (role, answer.status_code, answer.text)
+
+
+@cache
+def strict() -> Side:
+    """An organization that demands a second factor; its people have none."""
+    side = make_side("strict")
+    demanding = replace(side.actor, has_second_factor=True)
+    tenants.facade.update_organization(demanding, second_factor_required=True)
+    return side
+
+
+@pytest.mark.parametrize(
+    ("route", "method"), [case for case in CASES if ROWS[case[0]].door is TENANT]
+)
+def test_without_a_demanded_second_factor_no_route_opens(route: str, method: str) -> None:
+    row = ROWS[route]
+    act = row.acts[method]
+    arguments = row.own(strict())
+    body = body_of(act, strict(), arguments)
+    path = in_path(row, strict(), arguments)
+    for member in (strict().owner, strict().members[Role.VIEWER]):
+        answer = send(member, route, method, path, body)
+
+        check_refused(answer, 403)
+        assert answer.json()["error"]["code"] == "second_factor_required"
+    assert send(strict().admin, route, method, path, body).status_code == act.status
 
 
 WRITES = [

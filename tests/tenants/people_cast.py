@@ -20,7 +20,9 @@ class Person:
 
     def at(self, tenant: Tenant) -> Actor:
         """The person as an actor of an organization they belong to."""
-        return facade.actor_for_user(self.user_id, tenant.organization_id, IP, uuid4())
+        return facade.actor_for_user(
+            self.user_id, tenant.organization_id, IP, uuid4(), has_second_factor=False
+        )
 
 
 def make_person(name: str = "ada") -> Person:

@@ -102,7 +102,9 @@ def test_amounts_in_an_export_are_exact_text(acme: Company) -> None:
         )
         assert cursor.fetchone() is not None
     facade.add_member(tenant.organization_id, acme.people[Role.OWNER].user_id, Role.OWNER)
-    actor = facade.actor_for_user(acme.people[Role.OWNER].user_id, tenant.organization_id)
+    actor = facade.actor_for_user(
+        acme.people[Role.OWNER].user_id, tenant.organization_id, has_second_factor=False
+    )
     asked = facade.request_export(actor)
     written()
     part = facade.export_part(actor, asked.export_id, 0)

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from headrace import errors
 from headrace.gateway.admission.auth import authenticate, secret_from_headers
 from headrace.request_origin import address_of
+from headrace.sign_in.second_factors import has_second_factor
 from tenants.contracts import KeyIdentity
 
 
@@ -35,6 +36,7 @@ class SessionUser:
     display_name: str
     signed_in_at: float
     """When they last proved who they are, in seconds since the epoch; 0 is never."""
+    has_second_factor: bool
     is_authenticated: bool = True
     is_active: bool = True
 
@@ -76,4 +78,6 @@ class SessionAuthentication(authentication.SessionAuthentication):
         user = found[0]
         proofs = get_authentication_records(request._request, user)  # noqa: SLF001 - no other way
         signed_in_at = max((proof["at"] for proof in proofs), default=0.0)
-        return SessionUser(user.pk, user.email, user.display_name, signed_in_at), None
+        return SessionUser(
+            user.pk, user.email, user.display_name, signed_in_at, has_second_factor(user.pk)
+        ), None

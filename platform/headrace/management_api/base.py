@@ -105,7 +105,11 @@ class TenantView(ActingView):
             return actor
         assert isinstance(user, SessionUser)
         return tenants.facade.actor_for_user(
-            user.user_id, organization_id, self.ip, self.request_id
+            user.user_id,
+            organization_id,
+            self.ip,
+            self.request_id,
+            has_second_factor=user.has_second_factor,
         )
 
 

@@ -189,7 +189,9 @@ class LeaveView(PersonView):
     def delete(self, request: Request, organization: UUID) -> Response:
         """Leave it, whatever the role; the last owner cannot."""
         me = self.person.user_id
-        actor = tenants.facade.actor_for_user(me, organization, self.ip, self.request_id)
+        actor = tenants.facade.actor_for_user(
+            me, organization, self.ip, self.request_id, has_second_factor=None
+        )
         tenants.facade.remove_member(actor, me)
         return Response(status=204)
 

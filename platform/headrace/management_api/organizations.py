@@ -25,6 +25,7 @@ class OrganizationChange(Body):
     time_zone = serializers.CharField(max_length=64)
     cost_tags = serializers.ListField(child=serializers.CharField(max_length=64), max_length=16)
     cache_per_project = serializers.BooleanField()
+    second_factor_required = serializers.BooleanField()
     prompts_kept_days = serializers.IntegerField(min_value=1, max_value=365, allow_null=True)
 
 
@@ -41,6 +42,7 @@ class OrganizationShown(serializers.Serializer[Any]):
     limits = MinuteLimitsShown()
     cost_tags = serializers.ListField(child=serializers.CharField())
     cache_per_project = serializers.BooleanField()
+    second_factor_required = serializers.BooleanField()
     prompts_kept_days = serializers.IntegerField(allow_null=True)
     created_at = serializers.DateTimeField()
 
@@ -57,8 +59,10 @@ class OrganizationView(TenantView):
 
     @extend_schema(request=OrganizationChange, responses=OrganizationShown)
     def patch(self, request: Request, organization_id: UUID) -> Response:
-        """Change settings."""
+        """Change settings. The demand for a second factor is set by members who have one."""
         body = self.body(OrganizationChange, partial=True)
+        if "second_factor_required" in body:
+            self.require_recent_sign_in()
         return Response(render_organization(tenants.facade.update_organization(self.actor, **body)))
 
 
@@ -75,6 +79,7 @@ def render_organization(settings: OrganizationSettings) -> dict[str, Any]:
         "limits": render_limits(settings.limits),
         "cost_tags": list(settings.cost_tags),
         "cache_per_project": settings.cache_per_project,
+        "second_factor_required": settings.second_factor_required,
         "prompts_kept_days": settings.prompts_kept_days,
         "created_at": settings.created_at.isoformat(),
     }
