@@ -39,6 +39,7 @@ from billing.credit.topups import (
     top_ups,
     use_payment_provider,
 )
+from billing.forgetting import forget_end_user, forget_end_users
 from billing.holds import hold, renew, settle, void
 from billing.invoices.closing import close_due
 from billing.invoices.pdf import invoice_pdf
@@ -100,6 +101,8 @@ __all__ = [
     "estimate_pico",
     "fail_topup",
     "forget_addresses",
+    "forget_end_user",
+    "forget_end_users",
     "grant_credit",
     "hold",
     "invoice",

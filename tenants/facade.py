@@ -81,6 +81,7 @@ from tenants.retention.exports import (
     read_export,
     request_export,
 )
+from tenants.retention.forgetting import forget_end_user_traces
 from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
 from tenants.service_accounts import (
     create_service_account,
@@ -138,6 +139,7 @@ __all__ = [
     "emit",
     "event_kinds",
     "export_part",
+    "forget_end_user_traces",
     "found_organization",
     "free_idempotency_key",
     "import_key",

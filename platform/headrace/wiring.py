@@ -14,7 +14,7 @@ class HeadraceConfig(AppConfig):
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.facade import forget_jobs
         from batch_jobs.ports import provide_completion_port
-        from billing.facade import connect_stripe, forget_addresses
+        from billing.facade import connect_stripe, forget_addresses, forget_end_users
         from headrace.gateway.batch_port import batch_port
         from headrace.sign_in.audit import connect
         from headrace.sign_in.erasing import forget_people
@@ -24,5 +24,6 @@ class HeadraceConfig(AppConfig):
         register_eraser("bulk work", forget_jobs)
         register_eraser("sign-in", forget_people)
         register_eraser("addresses of documents", forget_addresses)
+        register_eraser("end users", forget_end_users)
         connect_stripe()
         connect()

@@ -1,0 +1,138 @@
+-- Forgetting end users by name, and what the housekeeper may prune. Run once by migration 0011: a
+-- change is a new file in a new migration.
+--
+-- A name becomes `(forgotten)` wherever it stands, the same for everybody, so nothing tells any more
+-- whose a request was, and a second run changes nothing. Sums stay: counters and rollups of the
+-- forgotten are added up. Events keep all else they say, and nobody but this function may touch them.
+
+GRANT UPDATE (end_user, tags) ON billing_usage_event TO headrace_definer;
+GRANT DELETE ON billing_usage_tag_hour, billing_quota_counter TO headrace_definer;
+GRANT DELETE ON billing_quota_counter, billing_stripe_event, billing_stripe_export
+    TO headrace_housekeeper;
+
+-- Whether a value is to be forgotten: that name, or with null any.
+CREATE FUNCTION billing_is_forgotten(value text, name text) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN value <> '' AND value <> '(forgotten)' AND (name IS NULL OR left(value, 128) = name);
+
+-- Tags without what is to be forgotten; null for `among` is every tag.
+CREATE FUNCTION billing_forgetful_tags(tags jsonb, name text, among text[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+RETURN (SELECT coalesce(jsonb_object_agg(t.key,
+               CASE WHEN (among IS NULL OR t.key = ANY (among))
+                     AND billing_is_forgotten(t.value #>> '{}', name)
+                    THEN to_jsonb('(forgotten)'::text) ELSE t.value END), '{}')
+          FROM jsonb_each(tags) t);
+
+-- Forget one end user of an organization, and the name as a value of the tags `among`; with null for
+-- both, everybody and every tag's values, and then its quotas go out of force and tell nobody. Answers the
+-- ids of the holds that named the one.
+--
+-- Locks: holds, counters, the account, as everywhere; its version makes a hold that is being taken
+-- begin again, so that none is counted under one name and stored under the other. Rollups wait.
+CREATE FUNCTION billing_forget_end_users(organization uuid, name text, among text[])
+RETURNS uuid[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    forgotten constant text := '(forgotten)';
+    holds uuid[];
+BEGIN
+    ASSERT name IS NULL OR name <> '', 'an end user has a name';
+    PERFORM FROM billing_hold h
+      WHERE h.organization_id = organization
+        AND (billing_is_forgotten(h.end_user, name)
+             OR h.tags <> billing_forgetful_tags(h.tags, name, among))
+      ORDER BY h.id FOR NO KEY UPDATE;
+    PERFORM FROM billing_quota_counter c
+      WHERE c.organization_id = organization AND billing_is_forgotten(c.subject, name)
+      ORDER BY c.policy_id, c.subject, c.window_start FOR UPDATE;
+    UPDATE billing_account SET quota_version = quota_version + 1
+     WHERE organization_id = organization;
+    WITH renamed AS (
+        UPDATE billing_hold h
+           SET end_user = CASE WHEN billing_is_forgotten(h.end_user, name)
+                               THEN forgotten ELSE h.end_user END,
+               tags = billing_forgetful_tags(h.tags, name, among)
+         WHERE h.organization_id = organization
+           AND (billing_is_forgotten(h.end_user, name)
+                OR h.tags <> billing_forgetful_tags(h.tags, name, among))
+        RETURNING h.id)
+    SELECT array_agg(r.id) INTO holds FROM renamed r WHERE name IS NOT NULL;
+    PERFORM billing_forget_quotas(organization, name);
+    -- A roll-up that has read an event writes down its name: let it, and then let none.
+    LOCK TABLE billing_usage_tag_hour IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE billing_usage_event e
+       SET end_user = CASE WHEN billing_is_forgotten(e.end_user, name)
+                           THEN forgotten ELSE e.end_user END,
+           tags = billing_forgetful_tags(e.tags, name, among)
+     WHERE e.organization_id = organization
+       AND (billing_is_forgotten(e.end_user, name)
+            OR e.tags <> billing_forgetful_tags(e.tags, name, among));
+    WITH gone AS (
+        DELETE FROM billing_usage_tag_hour k
+         WHERE k.organization_id = organization
+           AND (among IS NULL OR k.tag_name = ANY (among))
+           AND billing_is_forgotten(k.tag_value, name)
+        RETURNING k.*)
+    INSERT INTO billing_usage_tag_hour AS h (
+        organization_id, tag_name, hour, tag_value, project_id, key_id, model_served, tier,
+        currency, is_embedding, requests, errors, uncached_input_tokens, cached_input_tokens,
+        output_tokens, cost_pico, charge_pico)
+    SELECT g.organization_id, g.tag_name, g.hour, forgotten, g.project_id, g.key_id,
+           g.model_served, g.tier, g.currency, g.is_embedding, sum(g.requests), sum(g.errors),
+           sum(g.uncached_input_tokens), sum(g.cached_input_tokens), sum(g.output_tokens),
+           sum(g.cost_pico), sum(g.charge_pico)
+      FROM gone g GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+    ON CONFLICT (organization_id, tag_name, hour, tag_value, project_id, key_id, model_served,
+                 tier, currency, is_embedding)
+    DO UPDATE SET requests = h.requests + excluded.requests,
+                  errors = h.errors + excluded.errors,
+                  uncached_input_tokens = h.uncached_input_tokens + excluded.uncached_input_tokens,
+                  cached_input_tokens = h.cached_input_tokens + excluded.cached_input_tokens,
+                  output_tokens = h.output_tokens + excluded.output_tokens,
+                  cost_pico = h.cost_pico + excluded.cost_pico,
+                  charge_pico = h.charge_pico + excluded.charge_pico;
+    RETURN coalesce(holds, '{}');
+END
+$$;
+
+-- Counters of the forgotten become one, which announces nothing; quotas of theirs alone are lifted.
+-- The caller has the locks.
+CREATE FUNCTION billing_forget_quotas(organization uuid, name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    forgotten constant text := '(forgotten)';
+BEGIN
+    WITH gone AS (
+        DELETE FROM billing_quota_counter c
+         WHERE c.organization_id = organization AND billing_is_forgotten(c.subject, name)
+        RETURNING c.*)
+    INSERT INTO billing_quota_counter AS c (
+        policy_id, subject, window_start, organization_id, used_amount, held_amount,
+        announced_percent, announced_limit)
+    SELECT g.policy_id, forgotten, g.window_start, g.organization_id, sum(g.used_amount),
+           sum(g.held_amount), 100, p.limit_amount
+      FROM gone g JOIN billing_quota_policy p ON p.id = g.policy_id
+     GROUP BY 1, 2, 3, 4, p.limit_amount
+    ON CONFLICT (policy_id, subject, window_start)
+    DO UPDATE SET used_amount = c.used_amount + excluded.used_amount,
+                  held_amount = c.held_amount + excluded.held_amount;
+    UPDATE billing_quota_policy p
+       SET end_user = CASE WHEN billing_is_forgotten(p.end_user, name)
+                           THEN forgotten ELSE p.end_user END,
+           lifted_at = CASE WHEN name IS NULL OR billing_is_forgotten(p.end_user, name)
+                            THEN coalesce(p.lifted_at, now()) ELSE p.lifted_at END,
+           recipients = CASE WHEN name IS NULL THEN '{}'
+                             ELSE array_remove(p.recipients, name::varchar) END,
+           subject_prefix = CASE WHEN name IS NULL THEN '' ELSE p.subject_prefix END
+     WHERE p.organization_id = organization
+       AND (name IS NULL OR billing_is_forgotten(p.end_user, name) OR name = ANY (p.recipients));
+END
+$$;
+
+ALTER FUNCTION billing_forget_end_users OWNER TO headrace_definer;
+ALTER FUNCTION billing_forget_quotas OWNER TO headrace_definer;
+REVOKE ALL ON FUNCTION billing_forget_end_users, billing_forget_quotas FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_forget_end_users TO headrace_housekeeper;
