@@ -91,7 +91,7 @@ def test_a_field_of_a_plain_completion_is_refused_by_name(
 
 
 def test_harmless_fields_of_a_plain_completion_ask_for_nothing() -> None:
-    assert completions(echo=False, suffix="", best_of=1, user="u") == completions()
+    assert completions(echo=False, suffix="", best_of=1) == completions()
     assert completions(n=2, best_of=2, prompt=["a", "b"]).sequences == 4
 
 
