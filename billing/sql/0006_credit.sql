@@ -108,7 +108,10 @@ BEGIN
       JOIN billing_ledger_account a ON a.organization_id = organization AND a.kind = leg.kind
      WHERE leg.amount::numeric <> 0;
     GET DIAGNOSTICS written = ROW_COUNT;
-    ASSERT written = wanted, 'a leg names no ledger account of the organization';
+    IF (written = wanted) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a leg names no ledger account of the organization'
+            USING ERRCODE = 'data_exception';
+    END IF;
     UPDATE billing_account
        SET posted_pico = posted_pico + credit, funded_pico = funded_pico + credit
      WHERE organization_id = organization;
@@ -272,7 +275,9 @@ DECLARE
     given billing_credit_grant;
     before billing_credit_grant;
 BEGIN
-    ASSERT amount > 0, 'a grant must be positive';
+    IF (amount > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a grant must be positive' USING ERRCODE = 'check_violation';
+    END IF;
     PERFORM billing_lock_account(organization);
     SELECT * INTO before FROM billing_credit_grant g
      WHERE g.organization_id = organization AND g.source = 'grant:' || idempotency;

@@ -112,7 +112,9 @@ DECLARE
     taken numeric;
     tx uuid;
 BEGIN
-    ASSERT amount > 0, 'a refund must be positive';
+    IF (amount > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a refund must be positive' USING ERRCODE = 'check_violation';
+    END IF;
     SELECT l.amount_pico INTO before
       FROM billing_ledger_tx t
       JOIN billing_ledger_leg l ON l.transaction_id = t.id

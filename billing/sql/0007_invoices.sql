@@ -124,7 +124,9 @@ AS $$
 DECLARE
     tx uuid;
 BEGIN
-    ASSERT exact > 0, 'an invoice asks for what is owed';
+    IF (exact > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'an invoice asks for what is owed' USING ERRCODE = 'check_violation';
+    END IF;
     tx := billing_post(
         organization, 'invoice:' || number, 'invoice',
         jsonb_build_object('credit', exact, 'receivable', -(net + tax), 'rounding', net - exact,

@@ -71,7 +71,10 @@ BEGIN
     IF effect = 'fail' THEN
         RETURN billing_fail_top_up(payment, top_up, reason);
     END IF;
-    ASSERT effect IN ('complete', 'refund'), 'an effect is complete, fail or refund';
+    IF (effect IN ('complete', 'refund')) IS NOT TRUE THEN
+        RAISE EXCEPTION 'an effect is complete, fail or refund'
+            USING ERRCODE = 'data_exception';
+    END IF;
     changed := billing_complete_top_up(payment, top_up, paid);
     IF effect = 'refund' THEN
         SELECT t.refunded_pico INTO known FROM billing_top_up t WHERE t.id = top_up;

@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connections
+from django.db import ProgrammingError, connections
 from uuid_utils.compat import uuid7
 
 from billing.contracts import (
@@ -549,19 +549,34 @@ def test_an_organization_has_a_bounded_number_of_quotas(
     assert len(quotas(admin(acme))) == 2
 
 
-def test_the_app_sets_no_quota_outside_its_tenants_scope(acme: Tenant, globex: Tenant) -> None:
-    statement = (
-        "SELECT billing_set_quota(%s, NULL, 'organization', NULL, '', 'tokens', 'day', 0, true,"
-        " true, '{}', '', 'user', NULL, 100)"
-    )
-    with (
-        pytest.raises(Exception, match="inside its tenant's scope"),
-        tenant_scope(acme.organization_id),
-        connections["default"].cursor() as cursor,
-    ):
-        cursor.execute(statement, [globex.organization_id])
+@pytest.mark.parametrize("asserts", ["on", "off"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "billing_set_quota(%(tenant)s, NULL, 'organization', NULL, '', 'spend', 'day', 0,"
+        + " true, true, '{}', '', 'user', NULL, 100)",
+        "billing_lift_quota(%(tenant)s, %(quota)s)",
+    ],
+)
+def test_the_app_touches_no_quota_outside_its_tenants_scope(
+    acme: Tenant, globex: Tenant, call: str, asserts: str
+) -> None:
+    standing = set_quota(admin(globex), TOKENS_A_DAY)
 
-    assert quotas(admin(globex)) == []
+    def trespass() -> None:
+        with (
+            tenant_scope(acme.organization_id),
+            connections["default"].cursor() as cursor,
+        ):
+            cursor.execute(f"SET LOCAL plpgsql.check_asserts = {asserts}")
+            cursor.execute(
+                f"SELECT {call}", {"tenant": globex.organization_id, "quota": standing.quota_id}
+            )
+
+    with pytest.raises(ProgrammingError, match="inside its tenant's scope"):
+        trespass()
+    [left] = quotas(admin(globex))
+    assert (left.quota_id, left.wanted) == (standing.quota_id, standing.wanted)
 
 
 def test_a_counter_that_is_wrong_is_found(acme: Tenant) -> None:

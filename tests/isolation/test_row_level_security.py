@@ -279,6 +279,26 @@ def test_functions_that_bypass_the_policies_are_few_and_never_public(
     assert ours == BEFORE_A_TENANT_IS_KNOWN
 
 
+def test_no_guard_of_what_the_app_reaches_can_be_switched_off(django_database: object) -> None:
+    """Whoever may call a function may switch its ASSERTs off; names in a body are calls."""
+    switched_off = ask(
+        "owner",
+        r"""
+        WITH RECURSIVE ours AS (
+            SELECT p.oid, p.proname, p.prosrc, p.prorettype = 'trigger'::regtype AS is_trigger
+              FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+        ), reached AS (
+            SELECT o.* FROM ours o
+             WHERE o.is_trigger OR has_function_privilege('headrace_app', o.oid, 'EXECUTE')
+            UNION
+            SELECT o.* FROM ours o JOIN reached r ON r.prosrc ~ ('\m' || o.proname || '\M')
+        )
+        SELECT DISTINCT r.proname FROM reached r WHERE r.prosrc ~* '\massert\M'""",
+    )
+
+    assert switched_off == []
+
+
 PLANTED_TX = """
     INSERT INTO billing_ledger_tx (id, organization_id, idempotency_key, kind)
     SELECT uuidv7(), organization_id, 'mine', 'grant' FROM billing_account"""
