@@ -28,8 +28,8 @@ from tenants.webhooks.signing import signed_headers
 
 CLAIM_MAX = 16
 """Deliveries posted at once by one process, a thread each."""
-CLAIM_PER_ENDPOINT_MAX = 4
-"""So that one tenant's slow receiver does not take all the threads."""
+CLAIM_PER_ORGANIZATION_MAX = 4
+"""So that one tenant's slow receivers do not take all the threads, however many it has."""
 LEASE_S = 120
 """Beyond the worst of one post: resolving, three connections and POST_TIMEOUT_S."""
 RETRY_S = (5, 60, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -42,21 +42,32 @@ logger = logging.getLogger(__name__)
 
 _CLAIM = """
     WITH due AS (
-        SELECT d.endpoint_id, min(d.next_at) AS since
+        SELECT d.organization_id, array_agg(DISTINCT d.endpoint_id) AS endpoints
           FROM tenants_webhook_delivery d
           JOIN tenants_webhook_endpoint w ON w.id = d.endpoint_id AND w.disabled_at IS NULL
          WHERE d.state = 'pending' AND d.next_at <= %(now)s
            AND (d.lease_expires_at IS NULL OR d.lease_expires_at <= %(now)s)
-         GROUP BY d.endpoint_id ORDER BY since LIMIT %(items_max)s
-    ), claimed AS (
-        SELECT one.id FROM due, LATERAL (
-            SELECT d.id FROM tenants_webhook_delivery d
-             WHERE d.endpoint_id = due.endpoint_id
+         -- random(): where there are more tenants than threads, none is always the last.
+         GROUP BY d.organization_id ORDER BY random() LIMIT %(items_max)s
+    ), free AS (
+        SELECT due.organization_id, asking.endpoint_id, one.id, one.next_at
+          FROM due, unnest(due.endpoints) AS asking (endpoint_id), LATERAL (
+            SELECT d.id, d.next_at FROM tenants_webhook_delivery d
+             WHERE d.endpoint_id = asking.endpoint_id
                AND d.state = 'pending' AND d.next_at <= %(now)s
                AND (d.lease_expires_at IS NULL OR d.lease_expires_at <= %(now)s)
-             ORDER BY d.next_at LIMIT %(per_endpoint_max)s
+             ORDER BY d.next_at LIMIT %(per_organization_max)s
                FOR UPDATE SKIP LOCKED) AS one
-         LIMIT %(items_max)s
+    ), turn AS (
+        SELECT id, organization_id,
+               row_number() OVER (PARTITION BY endpoint_id ORDER BY next_at, id) AS round
+          FROM free
+    ), seat AS (
+        SELECT id, row_number() OVER (PARTITION BY organization_id ORDER BY round, random())
+               AS place FROM turn
+    ), claimed AS (
+        SELECT id FROM seat WHERE place <= %(per_organization_max)s
+         ORDER BY place, random() LIMIT %(items_max)s
     )
     UPDATE tenants_webhook_delivery d SET lease_expires_at = %(lease)s
       FROM claimed, tenants_webhook_endpoint w, tenants_outbox_event e
@@ -125,7 +136,7 @@ def _claim(now: datetime) -> Sequence[_Claim]:
                 "now": now,
                 "lease": lease,
                 "items_max": CLAIM_MAX,
-                "per_endpoint_max": CLAIM_PER_ENDPOINT_MAX,
+                "per_organization_max": CLAIM_PER_ORGANIZATION_MAX,
             },
         )
         return [

@@ -5,12 +5,18 @@ Posts nothing: a replay only makes a delivery due again. Called by the managemen
 
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import ROWS_MAX, Actor, Permission
-from tenants.event_contracts import WebhookAttempt, WebhookDelivery, WebhookNotFound
+from tenants.event_contracts import (
+    TooManyWebhooks,
+    WebhookAttempt,
+    WebhookDelivery,
+    WebhookNotFound,
+)
 from tenants.models import DeliveryState, OutboxEvent, WebhookEndpoint
 from tenants.models import WebhookAttempt as AttemptRow
 from tenants.models import WebhookDelivery as Row
@@ -18,6 +24,10 @@ from tenants.scope import tenant_scope
 
 ATTEMPTS_SHOWN_MAX = 100
 TEST_KIND = "endpoint.test"
+TESTS_PENDING_MAX = 5
+"""Of one endpoint: another is sent when one of these is through."""
+REPLAYED_INTO_PENDING_MAX = 100
+"""An endpoint with so many deliveries waiting is given no old ones again."""
 
 
 def webhook_deliveries(
@@ -55,11 +65,14 @@ def webhook_delivery(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
 def replay_webhook_delivery(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
     """Make a delivery due again, with all its tries before it; its `webhook-id` stays the same.
 
-    Raises PermissionDenied or WebhookNotFound.
+    Raises PermissionDenied, WebhookNotFound, and TooManyWebhooks where many wait already.
     """
     actor.require(Permission.WEBHOOKS_WRITE)
     with tenant_scope(actor.organization_id):
         row = _find(delivery_id)
+        others = _pending(row.endpoint_id).exclude(id=row.id)
+        if others.count() >= REPLAYED_INTO_PENDING_MAX:
+            raise TooManyWebhooks(f"{REPLAYED_INTO_PENDING_MAX} deliveries wait already")
         Row.objects.filter(id=row.id).update(state=DeliveryState.PENDING, tries=0, next_at=Now())
         record_audit(actor, "webhook.replayed", "webhook_delivery", str(row.id))
         return _shown(_find(delivery_id))
@@ -68,12 +81,12 @@ def replay_webhook_delivery(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
 def send_test_event(actor: Actor, endpoint_id: UUID) -> WebhookDelivery:
     """An `endpoint.test` event on its way to this endpoint alone, whatever kinds it asks for.
 
-    Raises PermissionDenied or WebhookNotFound.
+    Raises PermissionDenied, WebhookNotFound, and TooManyWebhooks while others are on their way.
     """
     actor.require(Permission.WEBHOOKS_WRITE)
     with tenant_scope(actor.organization_id):
-        if not WebhookEndpoint.objects.filter(id=endpoint_id).exists():
-            raise WebhookNotFound("no such webhook endpoint")
+        if _pending(endpoint_id).filter(event__kind=TEST_KIND).count() >= TESTS_PENDING_MAX:
+            raise TooManyWebhooks(f"{TESTS_PENDING_MAX} test events wait already")
         event = OutboxEvent.objects.create(
             id=uuid7(),
             organization_id=actor.organization_id,
@@ -90,6 +103,14 @@ def send_test_event(actor: Actor, endpoint_id: UUID) -> WebhookDelivery:
         )
         record_audit(actor, "webhook.tested", "webhook", str(endpoint_id))
         return _shown(_find(row.id))
+
+
+def _pending(endpoint_id: UUID) -> QuerySet[Row]:
+    """What waits for an endpoint, which is locked: those who ask at once count one another's."""
+    locked = WebhookEndpoint.objects.select_for_update(no_key=True).filter(id=endpoint_id)
+    if locked.first() is None:
+        raise WebhookNotFound("no such webhook endpoint")
+    return Row.objects.filter(endpoint_id=endpoint_id, state=DeliveryState.PENDING)
 
 
 def _find(delivery_id: UUID) -> Row:

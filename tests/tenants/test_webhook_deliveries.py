@@ -21,9 +21,15 @@ from tenants.event_contracts import (
 )
 from tenants.mail import send_due_mail
 from tenants.models import Mail, OutboxEvent, WebhookEndpoint
-from tenants.webhooks.deliveries import CLAIM_PER_ENDPOINT_MAX, RETRY_S, deliver_due
+from tenants.webhooks.deliveries import (
+    CLAIM_MAX,
+    CLAIM_PER_ORGANIZATION_MAX,
+    RETRY_S,
+    deliver_due,
+)
 from tenants.webhooks.endpoints import ENDPOINTS_MAX
 from tenants.webhooks.fan_out import fan_out
+from tenants.webhooks.log import TESTS_PENDING_MAX
 from tests.billing.cast import at_once
 from tests.tenants.cast import Tenant, make_tenant
 from tests.tenants.receiver import Received, Receiver, receiving
@@ -322,13 +328,65 @@ def test_no_secret_is_stored_readably(acme: Tenant, receiver: Receiver) -> None:
 
 def test_many_workers_post_each_delivery_once(acme: Tenant, receiver: Receiver) -> None:
     facade.create_webhook_endpoint(member(acme), receiver.url)
-    for _ in range(3 * CLAIM_PER_ENDPOINT_MAX):
+    for _ in range(3 * CLAIM_PER_ORGANIZATION_MAX):
         tell(acme)
     now = datetime.now(UTC)
     at_once([lambda: deliver(now) for _ in range(6)])
 
     ids = [received.headers["webhook-id"] for received in receiver.received]
-    assert len(ids) == len(set(ids)) == 3 * CLAIM_PER_ENDPOINT_MAX
+    assert len(ids) == len(set(ids)) == 3 * CLAIM_PER_ORGANIZATION_MAX
+
+
+def test_a_tenant_of_many_endpoints_keeps_nobody_waiting(acme: Tenant, receiver: Receiver) -> None:
+    with receiving() as other:
+        for _ in range(CLAIM_MAX):
+            facade.create_webhook_endpoint(member(acme), receiver.url)
+        for _ in range(2):
+            tell(acme)
+        globex = quiet(make_tenant("globex"))
+        facade.create_webhook_endpoint(member(globex), other.url)
+        tell(globex)
+        deliver_due(later(1), loopback_allowed=True)
+
+        assert len(other.received) == 1
+        assert len(receiver.received) == CLAIM_PER_ORGANIZATION_MAX
+
+
+def test_an_endpoint_with_a_backlog_keeps_the_tenants_others_not_waiting(
+    acme: Tenant, receiver: Receiver
+) -> None:
+    facade.create_webhook_endpoint(member(acme), receiver.url)
+    for _ in range(CLAIM_PER_ORGANIZATION_MAX + 1):
+        tell(acme)
+    with receiving() as other:
+        facade.create_webhook_endpoint(member(acme), other.url)
+        tell(acme)
+        deliver_due(later(1), loopback_allowed=True)
+
+        assert len(other.received) == 1
+
+
+def test_test_events_and_replays_wait_in_bounded_numbers(
+    acme: Tenant, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenants.webhooks.log.REPLAYED_INTO_PENDING_MAX", TESTS_PENDING_MAX)
+    endpoint_id = facade.create_webhook_endpoint(member(acme), receiver.url).endpoint.endpoint_id
+    tell(acme)
+    deliver()
+    old = only_delivery(member(acme), endpoint_id)
+    for _ in range(TESTS_PENDING_MAX):
+        facade.send_test_event(member(acme), endpoint_id)
+
+    with pytest.raises(TooManyWebhooks):
+        facade.send_test_event(member(acme), endpoint_id)
+    with pytest.raises(TooManyWebhooks):
+        facade.replay_webhook_delivery(member(acme), old.delivery_id)
+    assert len(facade.webhook_deliveries(member(acme), endpoint_id, 100)) == TESTS_PENDING_MAX + 1
+    deliver(later(1))
+    facade.send_test_event(member(acme), endpoint_id)
+    facade.replay_webhook_delivery(member(acme), old.delivery_id)
+    # What waits is not counted against itself.
+    facade.replay_webhook_delivery(member(acme), old.delivery_id)
 
 
 def test_many_workers_fan_an_event_out_once(acme: Tenant, receiver: Receiver) -> None:
