@@ -216,6 +216,8 @@ ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+"""For addresses, providers and a first password: who takes those over can sign in as the person."""
 ACCOUNT_REAUTHENTICATION_TIMEOUT = _integer("HEADRACE_RECENT_SIGN_IN_S", 300)
 """For how many seconds a sign-in is recent enough for a sensitive act (a key, a pay-out)."""
 MFA_ADAPTER = "headrace.sign_in.adapters.SecondFactorAdapter"
@@ -223,6 +225,7 @@ MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_TOTP_ISSUER = "Headrace"
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not IS_SECURE
+SOCIALACCOUNT_ADAPTER = "headrace.sign_in.adapters.ProviderAdapter"
 SOCIALACCOUNT_PROVIDERS = sign_in.providers(os.environ)
 SOCIALACCOUNT_ONLY = False
 SOCIALACCOUNT_STORE_TOKENS = False

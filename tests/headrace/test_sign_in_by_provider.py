@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import override_settings
 
 from tests.headrace.door import Door
@@ -30,9 +31,9 @@ def acme_login() -> Iterator[IdentityProvider]:
             yield provider
 
 
-def come_back(door: Door, state: str | None = None) -> httpx.Response:
+def come_back(door: Door, state: str | None = None, login: str = LOGIN) -> httpx.Response:
     """Goes to the provider, which says yes at once, and comes back."""
-    asked = parse_qs(urlsplit(submit(door, LOGIN).headers["location"]).query)
+    asked = parse_qs(urlsplit(submit(door, login).headers["location"]).query)
     assert asked["code_challenge_method"] == ["S256"]
     back = f"/accounts/oidc/acme/login/callback/?code=yes&state={state or asked['state'][0]}"
     return door.get(back)
@@ -92,3 +93,15 @@ def test_the_page_lets_its_form_end_at_a_provider(acme_login: IdentityProvider) 
 
 def test_a_provider_nobody_configured_is_not_there(acme_login: IdentityProvider) -> None:
     assert Door().get("/accounts/oidc/globex/login/").status_code == 404
+
+
+def test_an_old_session_connects_no_provider(acme_login: IdentityProvider) -> None:
+    address = new_address()
+    sign_up(address)
+    person = get_user_model()._default_manager.get(email=address)
+    stolen = Door().sign_in(person.pk, seconds_ago=6 * 24 * 3600)
+    acme_login.person = {"sub": "5", "email": new_address(), "email_verified": True}
+    answer = come_back(stolen, login=f"{LOGIN}?process=connect")
+
+    assert urlsplit(answer.headers["location"]).path == "/accounts/reauthenticate/"
+    assert not person.socialaccount_set.exists()

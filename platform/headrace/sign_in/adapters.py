@@ -6,15 +6,19 @@ database. Named in settings; called by allauth.
 """
 
 import base64
+from copy import copy
 from functools import cache
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.db.models import Model
+from django.db.models.expressions import DatabaseDefault
 from django.http import HttpRequest
 
 import tenants.facade
@@ -39,6 +43,21 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     def get_client_ip(self, request: HttpRequest) -> str:
         """What attempts are counted by."""
         return address_of(request) or "none"
+
+
+class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth has no types
+    """Accounts at identity providers."""
+
+    def serialize_instance(self, instance: Model) -> dict[str, Any]:
+        """A person not stored yet, for the session: what the database will fill in is no value."""
+        known = copy(instance)
+        known.__dict__ = {
+            name: value
+            for name, value in vars(instance).items()
+            if not isinstance(value, DatabaseDefault)
+        }
+        serialized: dict[str, Any] = super().serialize_instance(known)
+        return serialized
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types
