@@ -31,6 +31,8 @@ ALIASES = {
     "owner": "DATABASE_OWNER_URL",
     "housekeeper": "DATABASE_HOUSEKEEPER_URL",
 }
+RATES = ("ACTOR_READS", "ACTOR_WRITES", "ADDRESS_READS", "ADDRESS_WRITES", "SIGN_IN_FORMS")
+"""All tests come from one address; those of these limits set them."""
 QUICK_SWEEPS = {"HEADRACE_SWEEP_S": "1"}
 
 
@@ -43,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SERVERS] = servers
     config.stash[FOLDER] = folder
     os.environ.update(servers.addresses().environment())
+    os.environ |= {f"HEADRACE_{name}_PER_MINUTE_MAX": str(10**9) for name in RATES}
     os.environ["HEADRACE_DATA"] = str(folder.root)
     os.environ["HEADRACE_SECRET_KEY"] = folder.secrets().secret_key
     os.environ["HEADRACE_MODEL_BUNDLE"] = os.environ.get(

@@ -13,6 +13,9 @@ Network = IPv4Network | IPv6Network
 HOPS_MAX = 16
 """Proxies that are looked through; the address before these counts as the client's."""
 
+IPV6_PREFIX_BITS = 64
+"""What one subscriber has: more addresses than anybody could count."""
+
 
 def parse_networks(names: Sequence[str]) -> tuple[Network, ...]:
     """The networks of CIDR names or single addresses; raises ValueError for anything else."""
@@ -46,6 +49,14 @@ def within(address: str, networks: Sequence[Network]) -> bool:
     return parsed is not None and any(
         parsed.version == network.version and parsed in network for network in networks
     )
+
+
+def subscriber_of(address: str) -> str:
+    """Whom an address stands for, where requests are counted; all without one stand together."""
+    parsed = _parsed(address)
+    if isinstance(parsed, IPv6Address):
+        return str(ip_network((parsed, IPV6_PREFIX_BITS), strict=False))
+    return "" if parsed is None else str(parsed)
 
 
 def _parsed(text: str) -> Address | None:

@@ -120,6 +120,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "headrace.sign_in.middleware.PagePolicyMiddleware",
     "headrace.sign_in.middleware.KnownFaultsMiddleware",
+    "headrace.request_rates.RequestRateMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -285,6 +286,14 @@ KEY_CACHE_TTL_S = 1
 KEY_CACHE_ENTRIES_MAX = 4096
 FAILED_LOOKUPS_PER_MINUTE_MAX = _integer("HEADRACE_FAILED_LOOKUPS_PER_MINUTE_MAX", 60)
 """Unknown keys from one address, for each process; then its keys are not looked up for a while."""
+ACTOR_READS_PER_MINUTE_MAX = _integer("HEADRACE_ACTOR_READS_PER_MINUTE_MAX", 1200)
+ACTOR_WRITES_PER_MINUTE_MAX = _integer("HEADRACE_ACTOR_WRITES_PER_MINUTE_MAX", 240)
+"""Requests of one person or key to the management API."""
+ADDRESS_READS_PER_MINUTE_MAX = _integer("HEADRACE_ADDRESS_READS_PER_MINUTE_MAX", 6000)
+ADDRESS_WRITES_PER_MINUTE_MAX = _integer("HEADRACE_ADDRESS_WRITES_PER_MINUTE_MAX", 1200)
+"""Requests from one address to everything but the token routes: an office may share one."""
+SIGN_IN_FORMS_PER_MINUTE_MAX = _integer("HEADRACE_SIGN_IN_FORMS_PER_MINUTE_MAX", 120)
+"""Forms sent from one address; the sign-in library counts attempts by account beside it."""
 REVOCATION_POLL_S = 1
 DATABASE_THREADS_MAX = DATABASE_POOL_MAX // 2
 DATABASE_ANSWER_MAX_S = 10
@@ -447,7 +456,14 @@ INVOICE_ISSUER = os.environ.get("HEADRACE_INVOICE_ISSUER", "Headrace").replace("
 CREDIT_TEND_S = _integer("HEADRACE_CREDIT_TEND_S", 60)
 """How often credit that begins or ends is looked for, balances are watched and recharged."""
 INVOICE_CLOSE_S = _integer("HEADRACE_INVOICE_CLOSE_S", 3600)
+BILLING_PRUNE_S = _integer("HEADRACE_BILLING_PRUNE_S", 3600)
+"""How often counters and messages that are more than a year old are looked for, and deleted."""
 CELERY_BEAT_SCHEDULE |= {
+    "prune billing": {
+        "task": "billing.prune",
+        "schedule": BILLING_PRUNE_S,
+        "options": {"expires": BILLING_PRUNE_S},
+    },
     "tend credit": {
         "task": "billing.tend_credit",
         "schedule": CREDIT_TEND_S,

@@ -24,6 +24,7 @@ from headrace.management_api.authentication import (
 )
 from headrace.management_api.bodies import Body, parse_body
 from headrace.request_origin import address_of, request_id_of
+from headrace.request_rates import count_actor
 from tenants.contracts import Actor, KeyIdentity, KeyKind, OrganizationNotFound, Permission
 
 
@@ -31,6 +32,14 @@ class HouseView(APIView):
     """A view of a session or a key. Raises what `errors` can render, and nothing else."""
 
     authentication_classes = [SessionAuthentication, ApiKeyAuthentication]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Before the method's handler; raises ApiError 429 for one too many of this caller."""
+        super().initial(request, *args, **kwargs)
+        user: object = request.user
+        assert isinstance(user, SessionUser | ApiKeyUser)
+        caller_id = user.user_id if isinstance(user, SessionUser) else user.identity.key_id
+        count_actor(caller_id, request.method or "")
 
     def body(self, body_class: type[Body], *, partial: bool = False) -> dict[str, Any]:
         """The request's validated body; raises ApiError 400 with `param`."""

@@ -9,17 +9,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from headrace import errors
+from headrace.client_address import subscriber_of
 from headrace.telemetry import metrics
 
 WINDOW_S = 60.0
 ADDRESSES_MAX = 4_096
 PROVEN_MAX = 10_000
 """Keys remembered to have worked; the longest unused are forgotten first."""
-IPV6_PREFIX_BITS = 64
-"""What one subscriber has: more addresses than anybody could count."""
 
 
 class FailedLookups:
@@ -38,7 +36,7 @@ class FailedLookups:
     def check(self, address: str, digest: bytes) -> None:
         """Raises ApiError 429 for a new key of an address that showed too many unknown ones."""
         with self._lock:
-            started, unknown = self._unknown.get(_block(address), (0.0, frozenset[bytes]()))
+            started, unknown = self._unknown.get(subscriber_of(address), (0.0, frozenset[bytes]()))
             left_s = started + WINDOW_S - self._clock()
             full = len(unknown) >= self._failures_max and left_s > 0
             if not full or digest in self._proven or digest in unknown:
@@ -50,7 +48,7 @@ class FailedLookups:
 
     def failed(self, address: str, digest: bytes) -> None:
         """This key of this address does not exist, or no more."""
-        block, now = _block(address), self._clock()
+        block, now = subscriber_of(address), self._clock()
         with self._lock:
             self._proven.pop(digest, None)
             started, unknown = self._unknown.pop(block, (now, set()))
@@ -69,14 +67,3 @@ class FailedLookups:
             self._proven.move_to_end(digest)
             while len(self._proven) > PROVEN_MAX:
                 self._proven.popitem(last=False)
-
-
-def _block(address: str) -> str:
-    """Whom an address stands for; all connections without one stand together."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return ""
-    if isinstance(parsed, IPv6Address):
-        return str(ip_network((parsed, IPV6_PREFIX_BITS), strict=False))
-    return address
