@@ -15,6 +15,7 @@ from billing.contracts import TopUpUnavailable
 from billing.credit.granting import tend_credit as tend_all
 from billing.credit.recharges import recharge_due, watch_balances
 from billing.invoices.closing import close_due
+from billing.pruning import prune
 from billing.usage.rollups import roll_up
 
 COMPARED_DAYS = 2
@@ -47,6 +48,12 @@ def tend_credit() -> None:
 def close_periods() -> None:
     """Issue the documents of periods whose grace is over, a month of each organization a run."""
     close_due()
+
+
+@shared_task(name="billing.prune")
+def prune_old() -> None:
+    """Delete old counters of quotas, and what Stripe was told and told long ago."""
+    prune(datetime.now(UTC))
 
 
 @shared_task(name="billing.settle_stripe")

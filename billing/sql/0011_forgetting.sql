@@ -38,7 +38,6 @@ DECLARE
     forgotten constant text := '(forgotten)';
     holds uuid[];
 BEGIN
-    ASSERT name IS NULL OR name <> '', 'an end user has a name';
     PERFORM FROM billing_hold h
       WHERE h.organization_id = organization
         AND (billing_is_forgotten(h.end_user, name)

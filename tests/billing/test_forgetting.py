@@ -27,7 +27,7 @@ from billing.facade import (
     settle,
 )
 from tenants import facade as tenants
-from tests.billing.cast import Tenant, make_tenant, used
+from tests.billing.cast import Tenant, at_once, make_tenant, used
 from tests.books import rows
 from tests.tenants.test_erasure import everything_of
 
@@ -280,3 +280,29 @@ def test_no_name_and_an_endless_one_are_refused(acme: Tenant) -> None:
     for name in ("", "x" * 129):
         with pytest.raises(CommandError, match="characters"):
             call_command("forget_end_user", slug, name)
+
+
+def test_forgetting_amid_traffic_counts_every_request_once(acme: Tenant) -> None:
+    def busy() -> None:
+        for _ in range(5):
+            ask(acme, "ann.quaint")
+
+    def forget() -> None:
+        for _ in range(4):
+            forget_end_user(acme.organization_id, "ann.quaint", ["customer"])
+
+    def count() -> None:
+        for _ in range(10):
+            roll_up()
+
+    actor = tenants.operator_of(acme.organization_id)
+    for quota in own_quotas(acme):
+        set_quota(actor, replace(quota.wanted, limit_amount=10**6))
+
+    at_once([busy, busy, busy, forget, count])
+    roll_up()
+
+    assert reconcile() == []
+    forget_end_user(acme.organization_id, "ann.quaint", ["customer"])
+    assert values(acme, "user") == {FORGOTTEN: 17, "bob.quaint": 2}
+    assert reconcile() == []
