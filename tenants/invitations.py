@@ -36,6 +36,7 @@ from tenants.members import is_member
 from tenants.models import InvitationRow, OrganizationRow
 from tenants.permissions import ROLE_PERMISSIONS, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
+from tenants.standing import acting
 
 TOKEN_BYTES = 32
 TOKEN_CHARS_MAX = 64
@@ -54,14 +55,13 @@ def invite(
     Raises PermissionDenied for a role above the actor's, InvalidValue, TenantConflict for a member
     or too many invitations in a day.
     """
-    actor.require(Permission.MEMBERS_WRITE)
-    require_at_least(actor, ROLE_PERMISSIONS[role])
-    address = _checked_address(email)
-    if not 1 <= expires_after_days <= EXPIRES_AFTER_DAYS_MAX:
-        raise InvalidValue("expires_after_days", f"1 to {EXPIRES_AFTER_DAYS_MAX} days")
     token = secrets.token_urlsafe(TOKEN_BYTES)
     try:
-        with tenant_scope(actor.organization_id):
+        with acting(actor, Permission.MEMBERS_WRITE) as actor:
+            require_at_least(actor, ROLE_PERMISSIONS[role])
+            address = _checked_address(email)
+            if not 1 <= expires_after_days <= EXPIRES_AFTER_DAYS_MAX:
+                raise InvalidValue("expires_after_days", f"1 to {EXPIRES_AFTER_DAYS_MAX} days")
             if is_member(address):
                 raise TenantConflict("this address is a member already")
             _withdraw(actor, _open().filter(email=address))

@@ -39,6 +39,7 @@ from tenants.models import ApiKey, Project, ServiceAccountRow
 from tenants.outbox import emit
 from tenants.permissions import operator_of, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
+from tenants.standing import acting
 
 GRACE_S_MAX = 30 * 24 * 3600
 _OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})
@@ -58,9 +59,8 @@ def create_key(
     Raises TenantObjectNotFound for a project or account that is not here, InvalidValue,
     TenantConflict for an archived project, a disabled account or too many keys.
     """
-    actor.require(Permission.KEYS_WRITE)
-    _require_future(settings.expires_at)
-    with tenant_scope(actor.organization_id, using):
+    with acting(actor, Permission.KEYS_WRITE, using=using) as actor:
+        _require_future(settings.expires_at)
         _require_room(actor, using)
         _require_project(project_id, using)
         if service_account_id is not None:
@@ -87,14 +87,12 @@ def create_admin_key(
 
     Raises PermissionDenied for a permission that the actor lacks, InvalidValue, TenantConflict.
     """
-    actor.require(Permission.KEYS_WRITE)
-    actor.require(Permission.MEMBERS_WRITE)
-    require_at_least(actor, permissions)
-    if not permissions:
-        raise InvalidValue("permissions", "an admin key needs at least one")
-    _require_future(expires_at)
-    columns = columns_of(KeySettings(name, cidrs=cidrs, expires_at=expires_at))
-    with tenant_scope(actor.organization_id, using):
+    with acting(actor, Permission.KEYS_WRITE, Permission.MEMBERS_WRITE, using=using) as actor:
+        require_at_least(actor, permissions)
+        if not permissions:
+            raise InvalidValue("permissions", "an admin key needs at least one")
+        _require_future(expires_at)
+        columns = columns_of(KeySettings(name, cidrs=cidrs, expires_at=expires_at))
         _require_room(actor, using)
         return _insert(
             actor,
@@ -151,10 +149,9 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
     successor leaves the end of the first grace where it was promised. Raises TenantObjectNotFound,
     TenantConflict for a key that does not work any more, InvalidValue.
     """
-    actor.require(Permission.KEYS_WRITE)
-    if not 0 <= grace_s <= GRACE_S_MAX:
-        raise InvalidValue("grace_s", f"0 to {GRACE_S_MAX} seconds")
-    with tenant_scope(actor.organization_id, using):
+    with acting(actor, Permission.KEYS_WRITE, using=using) as actor:
+        if not 0 <= grace_s <= GRACE_S_MAX:
+            raise InvalidValue("grace_s", f"0 to {GRACE_S_MAX} seconds")
         row = _locked(actor, key_id, using)
         if row.replaced_by is not None:
             raise AlreadyRotated(f"the key was rotated already: its successor is {row.replaced_by}")
@@ -193,8 +190,7 @@ def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySe
 
     Raises TenantObjectNotFound, TenantConflict for a revoked key, InvalidValue.
     """
-    actor.require(Permission.KEYS_WRITE)
-    with tenant_scope(actor.organization_id):
+    with acting(actor, Permission.KEYS_WRITE) as actor:
         row = _locked(actor, key_id, APP_ALIAS)
         if row.revoked_at is not None:
             raise TenantConflict("the key is revoked")
@@ -214,8 +210,7 @@ def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySe
 
 def revoke_key_as(actor: Actor, key_id: UUID, using: str = APP_ALIAS) -> KeyInfo:
     """Revoke at once and for good; again changes nothing. Raises TenantObjectNotFound."""
-    actor.require(Permission.KEYS_WRITE)
-    with tenant_scope(actor.organization_id, using):
+    with acting(actor, Permission.KEYS_WRITE, using=using) as actor:
         row = _locked(actor, key_id, using)
         rows = ApiKey.objects.using(using).filter(id=row.id)
         revoke_rows(actor, rows, using)
@@ -256,9 +251,9 @@ def issue_key(
 
 def revoke_key(organization_id: UUID, key_id: UUID, using: str = APP_ALIAS) -> None:
     """Revoke as the operator; revoking again, or an unknown key, changes nothing."""
-    with tenant_scope(organization_id, using):
+    with acting(operator_of(organization_id), using=using) as operator:
         rows = ApiKey.objects.using(using).filter(organization_id=organization_id, id=key_id)
-        revoke_rows(operator_of(organization_id), rows, using)
+        revoke_rows(operator, rows, using)
 
 
 def _insert(actor: Actor, using: str, **columns: object) -> IssuedKey:

@@ -29,6 +29,7 @@ from tenants.key_lifecycle import revoke_rows
 from tenants.models import ApiKey, Membership
 from tenants.permissions import ROLE_PERMISSIONS, operator_of, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
+from tenants.standing import acting
 
 LAST_OWNER = "tenants_last_owner"
 
@@ -63,10 +64,9 @@ def change_role(actor: Actor, user_id: UUID, role: Role) -> Member:
     Raises PermissionDenied where either role is above the actor's, LastOwner,
     TenantObjectNotFound.
     """
-    actor.require(Permission.MEMBERS_WRITE)
-    require_at_least(actor, ROLE_PERMISSIONS[role])
     try:
-        with tenant_scope(actor.organization_id):
+        with acting(actor, Permission.MEMBERS_WRITE) as actor:
+            require_at_least(actor, ROLE_PERMISSIONS[role])
             row = _membership(actor, user_id)
             before, row.role = row.role, role.value
             row.save(update_fields=["role"])
@@ -84,10 +84,9 @@ def remove_member(actor: Actor, user_id: UUID) -> None:
 
     Raises PermissionDenied, LastOwner, TenantObjectNotFound.
     """
-    if actor.actor_id != user_id:
-        actor.require(Permission.MEMBERS_WRITE)
+    needed = () if actor.actor_id == user_id else (Permission.MEMBERS_WRITE,)
     try:
-        with tenant_scope(actor.organization_id):
+        with acting(actor, *needed) as actor:
             row = _membership(actor, user_id)
             row.delete()
             _shrink_admin_keys(actor, user_id, frozenset())

@@ -24,6 +24,7 @@ from tenants.key_reading import require_project_here
 from tenants.key_settings import checked_name
 from tenants.models import Project, ServiceAccountRow
 from tenants.scope import tenant_scope
+from tenants.standing import acting
 
 SERVICE_ACCOUNTS_MAX = 1_000
 """Of one organization, disabled ones aside."""
@@ -31,8 +32,7 @@ SERVICE_ACCOUNTS_MAX = 1_000
 
 def create_service_account(actor: Actor, project_id: UUID, name: str) -> ServiceAccount:
     """An account without keys yet. Raises InvalidValue, TenantObjectNotFound, TenantConflict."""
-    actor.require(Permission.KEYS_WRITE)
-    with tenant_scope(actor.organization_id):
+    with acting(actor, Permission.KEYS_WRITE) as actor:
         project = Project.objects.filter(id=project_id).first()
         if project is None:
             raise TenantObjectNotFound("no such project")
