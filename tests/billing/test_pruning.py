@@ -30,7 +30,7 @@ def acme(django_database: object) -> Tenant:
     return tenant
 
 
-def as_owner(tenant: Tenant, statement: str, *parameters: object) -> None:
+def as_owner(tenant: Tenant, statement: str, *parameters: datetime) -> None:
     """A change that no role of the house may make."""
     with tenant_scope(tenant.organization_id, "owner"), connections["owner"].cursor() as cursor:
         cursor.execute(statement, parameters)
