@@ -235,6 +235,33 @@ def test_only_who_may_does(route: str, method: str) -> None:
 KEYS: dict[tuple[UUID, Permission], str] = {}
 
 
+TENANTS = "api/v1/organizations/<uuid:organization_id>"
+HARMLESS = {
+    ("POST", f"{TENANTS}/projects"),
+    ("POST", f"{TENANTS}/service_accounts"),
+    ("POST", f"{TENANTS}/aliases"),
+    ("PATCH", f"{TENANTS}/aliases/<uuid:alias_id>"),
+    ("POST", f"{TENANTS}/webhooks/<uuid:webhook_id>/test"),
+    ("POST", f"{TENANTS}/webhook_deliveries/<uuid:delivery_id>/replay"),
+    ("POST", f"{TENANTS}/projects/<uuid:project_id>/archive"),
+    ("POST", f"{TENANTS}/keys/<uuid:key_id>/revoke"),
+}
+"""What a session may write however old: it ends things, or makes some that open nothing."""
+
+
+def test_whatever_a_thief_could_gain_by_wants_a_recent_sign_in() -> None:
+    writes = {
+        (method, route)
+        for route, method in CASES
+        if ROWS[route].door is TENANT and method not in ("GET", "DELETE")
+    }
+    sensitive = {
+        (method, route) for method, route in writes if method in VIEWS[route].view_class.sensitive
+    }
+
+    assert writes - sensitive == HARMLESS
+
+
 def powerless_key(side: Side, lacking: Permission) -> str:
     """An admin key with every other permission."""
     at = (side.organization_id, lacking)

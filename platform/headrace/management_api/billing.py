@@ -6,7 +6,7 @@ moves any: a top-up waits for its payment, and documents are the books' own.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
@@ -192,6 +192,7 @@ class TopUpsView(TenantView):
     """Money paid in."""
 
     permissions = {"GET": Permission.BILLING_READ, "POST": Permission.BILLING_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"POST"})
 
     @extend_schema(responses=TopUpPage)
     def get(self, request: Request, organization_id: UUID) -> Response:
@@ -235,6 +236,7 @@ class RechargeView(TenantView):
     """Credit bought without asking."""
 
     permissions = {"GET": Permission.BILLING_READ, "PUT": Permission.BILLING_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PUT"})
 
     @extend_schema(responses=RechargeShown)
     def get(self, request: Request, organization_id: UUID) -> Response:

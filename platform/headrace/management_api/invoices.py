@@ -3,7 +3,7 @@
 A document is read and never changed here; its paper is drawn from the same rows each time.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.conf import settings
@@ -174,6 +174,7 @@ class BillingSettingsView(TenantView):
     """How the tenant is warned and invoiced."""
 
     permissions = {"GET": Permission.BILLING_READ, "PATCH": Permission.BILLING_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=SettingsShown)
     def get(self, request: Request, organization_id: UUID) -> Response:

@@ -167,6 +167,7 @@ class KeyView(TenantView):
     """One key."""
 
     permissions = {"GET": Permission.KEYS_READ, "PATCH": Permission.KEYS_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=KeyShown)
     def get(self, request: Request, organization_id: UUID, key_id: UUID) -> Response:

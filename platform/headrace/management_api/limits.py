@@ -5,7 +5,7 @@ with the project or the key that has them. Amounts of spend are decimals of the 
 exact money in an answer.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
@@ -104,6 +104,7 @@ class LimitsView(TenantView):
     """The organization's limits."""
 
     permissions = {"GET": Permission.LIMITS_READ, "PUT": Permission.LIMITS_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PUT"})
 
     @extend_schema(responses=LimitsShown)
     def get(self, request: Request, organization_id: UUID) -> Response:

@@ -104,6 +104,7 @@ class MemberView(TenantView):
         "PATCH": Permission.MEMBERS_WRITE,
         "DELETE": Permission.MEMBERS_WRITE,
     }
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=MemberShown)
     def get(self, request: Request, organization_id: UUID, user_id: UUID) -> Response:

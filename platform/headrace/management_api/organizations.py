@@ -3,7 +3,7 @@
 What a tenant may not set (status, currency, slug, its own minute limits) is in no body.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
@@ -51,6 +51,7 @@ class OrganizationView(TenantView):
     """One organization."""
 
     permissions = {"GET": Permission.ORGANIZATION_READ, "PATCH": Permission.ORGANIZATION_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=OrganizationShown)
     def get(self, request: Request, organization_id: UUID) -> Response:
@@ -61,8 +62,6 @@ class OrganizationView(TenantView):
     def patch(self, request: Request, organization_id: UUID) -> Response:
         """Change settings. The demand for a second factor is set by members who have one."""
         body = self.body(OrganizationChange, partial=True)
-        if "second_factor_required" in body:
-            self.require_recent_sign_in()
         return Response(render_organization(tenants.facade.update_organization(self.actor, **body)))
 
 

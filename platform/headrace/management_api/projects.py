@@ -1,6 +1,6 @@
 """Projects and their service accounts, under `/api/v1/organizations/{id}/`."""
 
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -92,6 +92,7 @@ class ProjectView(TenantView):
     """One project."""
 
     permissions = {"GET": Permission.PROJECTS_READ, "PATCH": Permission.PROJECTS_WRITE}
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=ProjectShown)
     def get(self, request: Request, organization_id: UUID, project_id: UUID) -> Response:

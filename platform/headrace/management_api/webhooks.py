@@ -67,6 +67,7 @@ class WebhookView(TenantView):
         "PATCH": Permission.WEBHOOKS_WRITE,
         "DELETE": Permission.WEBHOOKS_WRITE,
     }
+    sensitive: ClassVar[frozenset[str]] = frozenset({"PATCH"})
 
     @extend_schema(responses=WebhookShown)
     def get(self, request: Request, organization_id: UUID, webhook_id: UUID) -> Response:
