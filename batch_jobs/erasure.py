@@ -4,7 +4,6 @@ Called through the facade when an organization is erased. Its keys are dead by t
 is leased any more; what a pump still holds finds its item gone.
 """
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -12,7 +11,7 @@ from django.db import connections, transaction
 HOUSEKEEPER_ALIAS = "housekeeper"
 
 
-def forget_jobs(organization_id: UUID, persons: Sequence[UUID]) -> None:
+def forget_jobs(organization_id: UUID) -> None:
     """Deletes all of the organization's jobs and items; idempotent."""
     with (
         transaction.atomic(using=HOUSEKEEPER_ALIAS),

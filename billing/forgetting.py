@@ -18,10 +18,10 @@ HOUSEKEEPER = "housekeeper"
 END_USER_TAG = "user"
 
 
-def forget_end_users(organization_id: UUID, persons: Sequence[UUID] = ()) -> None:
+def forget_end_users(organization_id: UUID) -> None:
     """Forget every end user and every tag's values of the organization; lift its quotas.
 
-    Idempotent. `persons`, who go with the organization, are in none of these.
+    Idempotent.
     """
     again(lambda: _forget(organization_id, None, None))
 

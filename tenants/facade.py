@@ -20,6 +20,7 @@ from tenants.audit import (
     record_audit,
     verify_audit_chain,
 )
+from tenants.backlogs import backlogs
 from tenants.event_kinds import event_kinds, register_event_kind
 from tenants.exchanges import TEXT_BYTES_MAX as EXCHANGE_BYTES_MAX
 from tenants.exchanges import keep_exchange, read_exchange
@@ -73,7 +74,12 @@ from tenants.projects import (
     read_project,
     update_project,
 )
-from tenants.retention.erasure import confirm_erasure, register_eraser, request_erasure
+from tenants.retention.erasure import (
+    confirm_erasure,
+    register_eraser,
+    register_person_eraser,
+    request_erasure,
+)
 from tenants.retention.exports import (
     export_part,
     list_exports,
@@ -122,6 +128,7 @@ __all__ = [
     "add_member",
     "archive_project",
     "authenticate",
+    "backlogs",
     "change_role",
     "change_webhook_endpoint",
     "claim_idempotency_key",
@@ -173,6 +180,7 @@ __all__ = [
     "record_audit",
     "register_eraser",
     "register_event_kind",
+    "register_person_eraser",
     "remove_member",
     "renew_idempotency_claim",
     "replay_webhook_delivery",

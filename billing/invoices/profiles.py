@@ -4,7 +4,6 @@ A document keeps the address of its day in a row of its own, and a deletion remo
 views (app), by the issuing of documents and by the deletion of organizations (housekeeper).
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, fields
 from uuid import UUID
 
@@ -50,10 +49,10 @@ def save_profile(actor: Actor, profile: BillingProfile) -> None:
         record_audit(actor, "billing.profile_changed", "organization", actor.organization_id)
 
 
-def forget_addresses(organization_id: UUID, persons: Sequence[UUID] = ()) -> None:
+def forget_addresses(organization_id: UUID) -> None:
     """Remove the organization's address, and that of each of its documents; idempotent.
 
-    The books stay. `persons`, who go with the organization, are in none of them.
+    The books stay.
     """
     with tenant_scope(organization_id, HOUSEKEEPER):
         for rows in (BillingProfileRow.objects, InvoiceRecipient.objects):

@@ -17,13 +17,13 @@ class HeadraceConfig(AppConfig):
         from billing.facade import connect_stripe, forget_addresses, forget_end_users
         from headrace.gateway.batch_port import batch_port
         from headrace.sign_in.audit import connect
-        from headrace.sign_in.erasing import forget_people
-        from tenants.facade import register_eraser
+        from headrace.sign_in.erasing import forget_person
+        from tenants.facade import register_eraser, register_person_eraser
 
         provide_completion_port(batch_port)
         register_eraser("bulk work", forget_jobs)
-        register_eraser("sign-in", forget_people)
         register_eraser("addresses of documents", forget_addresses)
         register_eraser("end users", forget_end_users)
+        register_person_eraser("sign-in", forget_person)
         connect_stripe()
         connect()

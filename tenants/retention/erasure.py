@@ -1,14 +1,15 @@
 """Deleting an organization: asked for, confirmed, then done for good by a task.
 
-From the confirmation on its keys are dead. What goes: members, invitations, webhooks, mail, kept
-prompts and answers, files and jobs, names. What stays: the ledger, usage and the audit log, under
-ids that name nobody any more. Other packages register what they forget (`register_eraser`).
+From the confirmation on its keys are dead. What goes: memberships, invitations, webhooks, mail,
+kept prompts and answers, files and jobs, names, and the account of whoever confirmed it, if that
+belongs nowhere else; guests keep theirs. What stays: the ledger, usage and the audit log, under ids
+that name nobody any more. Other packages register what they forget.
 """
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -27,11 +28,15 @@ HOUSEKEEPER_ALIAS = "housekeeper"
 CONFIRM_WITHIN_S = 3600
 TOKEN_BYTES = 32
 
-Eraser = Callable[[UUID, Sequence[UUID]], None]
-"""Forgets what a package has of an organization, and of persons who belong to no other one; as the
-housekeeper, outside any transaction. It may be called again after a failure."""
+Eraser = Callable[[UUID], None]
+"""Forgets what a package has of an organization; as the housekeeper, outside any transaction. It
+may be called again after a failure."""
+PersonEraser = Callable[[UUID], None]
+"""Forgets what a package has of a person; as the housekeeper, in the transaction that ends the
+account."""
 
 _erasers: dict[str, Eraser] = {}
+_person_erasers: dict[str, PersonEraser] = {}
 _FORGOTTEN = (
     "tenants_webhook_endpoint",
     "tenants_outbox_event",
@@ -47,6 +52,11 @@ _FORGOTTEN = (
 def register_eraser(name: str, eraser: Eraser) -> None:
     """Have a package's own data forgotten too; called when Django starts."""
     _erasers[name] = eraser
+
+
+def register_person_eraser(name: str, eraser: PersonEraser) -> None:
+    """Have a package's own data of a person forgotten too; called when Django starts."""
+    _person_erasers[name] = eraser
 
 
 def request_erasure(actor: Actor) -> ErasureRequest:
@@ -81,13 +91,18 @@ def request_erasure(actor: Actor) -> ErasureRequest:
 def confirm_erasure(actor: Actor, token: str, slug: str) -> None:
     """The second step, for good: every key is revoked at once, and the task does the rest.
 
-    The organization must be named by its slug. Raises PermissionDenied or ErasureNotConfirmed.
+    It is for whoever took the first one, whose account goes too if it belongs nowhere else. The
+    organization must be named by its slug. Raises PermissionDenied or ErasureNotConfirmed.
     """
     actor.require(Permission.ORGANIZATION_DELETE)
     with tenant_scope(actor.organization_id):
         row = Erasure.objects.select_for_update(no_key=True).filter(token_expires_at__gt=Now())
         found = row.first()
-        if found is None or not hmac.compare_digest(bytes(found.token_hash), _hash(token)):
+        if (
+            found is None
+            or found.asked_by != actor.actor_id
+            or not hmac.compare_digest(bytes(found.token_hash), _hash(token))
+        ):
             raise ErasureNotConfirmed("token", "The token is wrong or has expired.")
         organization = OrganizationRow.objects.get(id=actor.organization_id)
         if not hmac.compare_digest(organization.slug.encode(), slug.encode()):
@@ -110,10 +125,9 @@ def erase_due() -> bool:
         return False
     organization_id: UUID = row.organization_id
     _close(organization_id)
-    persons = _persons_of_no_other(organization_id)
     for eraser in _erasers.values():
-        eraser(organization_id, persons)
-    _forget(organization_id, persons)
+        eraser(organization_id)
+    _forget(organization_id, row.asked_by)
     return True
 
 
@@ -128,23 +142,22 @@ def _close(organization_id: UUID) -> None:
         ).update(revoked_at=Now())
 
 
-def _persons_of_no_other(organization_id: UUID) -> Sequence[UUID]:
-    """Members who belong nowhere else, and are not the operator's staff."""
-    members = Membership.objects.using(HOUSEKEEPER_ALIAS)
-    elsewhere = members.exclude(organization_id=organization_id).values("user_id")
-    return list(
-        members.filter(organization_id=organization_id, user__is_staff=False)
-        .exclude(user_id__in=elsewhere)
-        .values_list("user_id", flat=True)
-    )
+def _forget(organization_id: UUID, asked_by: UUID | None) -> None:
+    """Everything of ours, in one transaction, and the note that it is done.
 
-
-def _forget(organization_id: UUID, persons: Sequence[UUID]) -> None:
-    """Everything of ours, in one transaction, and the note that it is done."""
+    Members lose their membership; whoever asked for this, the account.
+    """
     with (
         tenant_scope(organization_id, HOUSEKEEPER_ALIAS),
         connections[HOUSEKEEPER_ALIAS].cursor() as cursor,
     ):
+        # Locked first: nobody joins another organization while this one goes.
+        person = (
+            User.objects.using(HOUSEKEEPER_ALIAS)
+            .select_for_update()
+            .filter(id=asked_by, is_staff=False)
+            .first()
+        )
         for table in _FORGOTTEN:
             cursor.execute(
                 f"DELETE FROM {table} WHERE organization_id = %s",  # noqa: S608 - our own names
@@ -152,14 +165,8 @@ def _forget(organization_id: UUID, persons: Sequence[UUID]) -> None:
             )
         for statement in _PSEUDONYMS:
             cursor.execute(statement, {"organization": organization_id})
-        for person in User.objects.using(HOUSEKEEPER_ALIAS).filter(id__in=persons):
-            # Of no organization, such as links to sign in.
-            Mail.objects.using(HOUSEKEEPER_ALIAS).filter(to_address__iexact=person.email).delete()
-            person.email = f"erased-{person.id}@invalid"
-            person.display_name = ""
-            person.password = make_password(None)
-            person.is_active = False
-            person.save(using=HOUSEKEEPER_ALIAS)
+        if person is not None:
+            _forget_person(person)
         Erasure.objects.using(HOUSEKEEPER_ALIAS).filter(organization_id=organization_id).update(
             erased_at=Now()
         )
@@ -170,6 +177,21 @@ def _forget(organization_id: UUID, persons: Sequence[UUID]) -> None:
             organization_id,
             using=HOUSEKEEPER_ALIAS,
         )
+
+
+def _forget_person(person: User) -> None:
+    """End an account that belongs nowhere any more; it is locked."""
+    if Membership.objects.using(HOUSEKEEPER_ALIAS).filter(user=person).exists():
+        return
+    for eraser in _person_erasers.values():
+        eraser(person.id)
+    # Of no organization, such as links to sign in.
+    Mail.objects.using(HOUSEKEEPER_ALIAS).filter(to_address__iexact=person.email).delete()
+    person.email = f"erased-{person.id}@invalid"
+    person.display_name = ""
+    person.password = make_password(None)
+    person.is_active = False
+    person.save(using=HOUSEKEEPER_ALIAS)
 
 
 _PSEUDONYMS = (

@@ -553,8 +553,10 @@ def test_an_organization_has_a_bounded_number_of_quotas(
 @pytest.mark.parametrize(
     "call",
     [
-        "billing_set_quota(%(tenant)s, NULL, 'organization', NULL, '', 'spend', 'day', 0,"
-        + " true, true, '{}', '', 'user', NULL, 100)",
+        (
+            "billing_set_quota(%(tenant)s, NULL, 'organization', NULL, '', 'spend', 'day', 0,"
+            " true, true, '{}', '', 'user', NULL, 100)"
+        ),
         "billing_lift_quota(%(tenant)s, %(quota)s)",
     ],
 )

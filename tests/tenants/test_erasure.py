@@ -1,6 +1,6 @@
 """An organization is deleted by its owner in two steps; its books and its log stay, nameless."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -82,6 +82,15 @@ def test_only_an_owner_deletes_and_only_with_token_and_name(acme: Company) -> No
     facade.authenticate(acme.tenant.secret)
 
 
+def test_another_owner_does_not_confirm_it(acme: Company) -> None:
+    asked = facade.request_erasure(acme.owner)
+    other = make_company("globex").people[Role.OWNER]
+    facade.add_member(acme.tenant.organization_id, other.user_id, Role.OWNER)
+    partner = replace(acme.owner, actor_id=other.user_id)
+    with pytest.raises(ErasureNotConfirmed):
+        facade.confirm_erasure(partner, asked.token, acme.tenant.slug)
+
+
 def test_the_token_of_another_organization_confirms_nothing(acme: Company) -> None:
     globex = make_company("globex")
     facade.request_erasure(acme.owner)
@@ -119,41 +128,72 @@ def test_names_go_and_the_log_still_verifies(acme: Company) -> None:
     with pytest.raises(OrganizationNotFound):
         _ = acme.owner
     assert not Mail.objects.using("housekeeper").filter(to_address=person.email).exists()
-    for person in acme.people.values():
-        user = User.objects.using("housekeeper").get(id=person.user_id)
-        assert person.email != user.email
-        assert (user.display_name, user.is_active, user.has_usable_password()) == ("", False, False)
+    user = User.objects.using("housekeeper").get(id=person.user_id)
+    assert person.email != user.email
+    assert (user.display_name, user.is_active, user.has_usable_password()) == ("", False, False)
+
+
+def test_its_guests_lose_their_membership_and_nothing_else(acme: Company) -> None:
+    leave(acme)
+
+    for role, guest in acme.people.items():
+        if role is not Role.OWNER:
+            user = User.objects.using("housekeeper").get(id=guest.user_id)
+            assert (user.email, user.is_active) == (guest.email, True)
+            assert facade.memberships_of(guest.user_id) == []
 
 
 def test_who_belongs_elsewhere_too_stays_a_person(acme: Company) -> None:
     globex = make_company("globex")
-    guest = acme.people[Role.DEVELOPER]
-    facade.add_member(globex.tenant.organization_id, guest.user_id, Role.VIEWER)
+    boss = acme.people[Role.OWNER]
+    facade.add_member(globex.tenant.organization_id, boss.user_id, Role.VIEWER)
     leave(acme)
 
-    user = User.objects.using("housekeeper").get(id=guest.user_id)
-    assert (user.email, user.is_active) == (guest.email, True)
+    user = User.objects.using("housekeeper").get(id=boss.user_id)
+    assert (user.email, user.is_active) == (boss.email, True)
     assert facade.authenticate(globex.tenant.secret)
 
 
-def test_other_packages_forget_too_and_are_asked_again_after_a_failure(acme: Company) -> None:
-    calls: list[tuple[UUID, Sequence[UUID]]] = []
+def test_who_joins_another_while_the_first_one_goes_stays_a_person(acme: Company) -> None:
+    globex = make_company("globex")
+    boss = acme.people[Role.OWNER]
 
-    def fails_once(organization_id: UUID, persons: Sequence[UUID]) -> None:
-        calls.append((organization_id, persons))
+    def joins(organization_id: UUID) -> None:
+        if organization_id == acme.tenant.organization_id:
+            facade.add_member(globex.tenant.organization_id, boss.user_id, Role.VIEWER)
+
+    facade.register_eraser("of a test", joins)
+    try:
+        leave(acme)
+    finally:
+        facade.register_eraser("of a test", lambda _: None)
+
+    assert User.objects.using("housekeeper").get(id=boss.user_id).is_active
+    [left] = facade.memberships_of(boss.user_id)
+    assert left.organization.organization_id == globex.tenant.organization_id
+
+
+def test_other_packages_forget_too_and_are_asked_again_after_a_failure(acme: Company) -> None:
+    calls: list[UUID] = []
+    persons: list[UUID] = []
+
+    def fails_once(organization_id: UUID) -> None:
+        calls.append(organization_id)
         if len(calls) == 1:
             raise OSError("away")
 
     facade.register_eraser("of a test", fails_once)
+    facade.register_person_eraser("of a test", persons.append)
     try:
         with pytest.raises(OSError, match="away"):
             leave(acme)
         erased()
     finally:
-        facade.register_eraser("of a test", lambda *_: None)
+        facade.register_eraser("of a test", lambda _: None)
+        facade.register_person_eraser("of a test", lambda _: None)
 
-    assert [organization_id for organization_id, _ in calls] == [acme.tenant.organization_id] * 2
-    assert set(calls[1][1]) == {person.user_id for person in acme.people.values()}
+    assert calls == [acme.tenant.organization_id] * 2
+    assert persons == [acme.people[Role.OWNER].user_id]
     assert "organization.erased" in everything_of(acme.tenant.organization_id)
 
 
