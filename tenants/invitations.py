@@ -1,26 +1,28 @@
 """Invitations: a token for one e-mail address, usable once, for some days.
 
-A token has 256 random bits and only its SHA-256 is stored. Nobody invites above their own role.
-Called by the management API and the consoles; whoever accepts has signed in.
+A token has 256 random bits and only its SHA-256 is stored. Nobody invites above their own role, and
+what somebody offered is withdrawn when they may not offer it any more. Called by the management API
+and the consoles; whoever accepts has signed in.
 """
 
 import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, connections
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import (
     ROWS_MAX,
     Actor,
+    ActorKind,
     InvalidValue,
     Invitation,
     InvitationForAnother,
@@ -33,10 +35,11 @@ from tenants.contracts import (
 )
 from tenants.mail import send_mail_later
 from tenants.members import is_member
-from tenants.models import InvitationRow, OrganizationRow
+from tenants.models import ApiKey, InvitationRow, OrganizationRow
 from tenants.permissions import ROLE_PERMISSIONS, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.standing import acting
+from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 TOKEN_BYTES = 32
 TOKEN_CHARS_MAX = 64
@@ -64,7 +67,7 @@ def invite(
                 raise InvalidValue("expires_after_days", f"1 to {EXPIRES_AFTER_DAYS_MAX} days")
             if is_member(address):
                 raise TenantConflict("this address is a member already")
-            _withdraw(actor, _open().filter(email=address))
+            withdraw(actor, lock_invitations(open_invitations().filter(email=address)))
             _require_room()
             row = InvitationRow.objects.create(
                 id=uuid7(),
@@ -72,7 +75,7 @@ def invite(
                 token_hash=_hash(token),
                 email=address,
                 role=role.value,
-                expires_at=datetime.now(UTC) + timedelta(days=expires_after_days),
+                **_made_by(actor, datetime.now(UTC) + timedelta(days=expires_after_days)),
             )
             # Behind the #, so that no server's log holds it.
             link = f"{settings.PUBLIC_URL}{ACCEPT_PATH}#{token}"
@@ -111,8 +114,10 @@ def revoke_invitation(actor: Actor, invitation_id: UUID) -> None:
     """Withdraw an open invitation; raises InvitationNotFound for any other."""
     actor.require(Permission.MEMBERS_WRITE)
     with tenant_scope(actor.organization_id):
-        if not _withdraw(actor, _open().filter(id=invitation_id)):
+        found = lock_invitations(open_invitations().filter(id=invitation_id))
+        if not found:
             raise InvitationNotFound("no such open invitation")
+        withdraw(actor, found)
 
 
 def invitation_offer(token: str) -> InvitationOffer:
@@ -170,16 +175,13 @@ def _require_room() -> None:
         raise TenantConflict(f"at most {INVITATIONS_PER_DAY_MAX} people are invited in a day")
 
 
-def _open() -> QuerySet[InvitationRow]:
-    return InvitationRow.objects.filter(accepted_at=None, revoked_at=None)
-
-
-def _withdraw(actor: Actor, rows: QuerySet[InvitationRow]) -> int:
-    withdrawn = list(rows.select_for_update(no_key=True).values_list("id", "role"))
-    for invitation_id, role in withdrawn:
-        InvitationRow.objects.filter(id=invitation_id).update(revoked_at=Now(), email=None)
-        record_audit(actor, "invitation.revoked", "invitation", invitation_id, {"role": role})
-    return len(withdrawn)
+def _made_by(actor: Actor, expires_at: datetime) -> dict[str, Any]:  # columns of two types
+    """Who invites, and until when: what a key offers ends with the key."""
+    if actor.kind is ActorKind.API_KEY:
+        key = ApiKey.objects.get(id=actor.actor_id)
+        ends = [end for end in (expires_at, key.expires_at, key.revoke_at) if end is not None]
+        return {"invited_by": key.line, "expires_at": min(ends)}
+    return {"invited_by": actor.actor_id, "expires_at": expires_at}
 
 
 def _checked_address(email: str) -> str:

@@ -40,6 +40,7 @@ from tenants.outbox import emit
 from tenants.permissions import operator_of, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.standing import acting
+from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 GRACE_S_MAX = 30 * 24 * 3600
 _OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})
@@ -162,6 +163,7 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
             kind=row.kind,
             project_id=row.project_id,
             service_account_id=row.service_account_id,
+            line_id=row.line,
             name=row.name,
             scopes=row.scopes,
             permissions=row.permissions,
@@ -218,13 +220,16 @@ def revoke_key_as(actor: Actor, key_id: UUID, using: str = APP_ALIAS) -> KeyInfo
 
 
 def revoke_rows(actor: Actor, rows: "QuerySet[ApiKey]", using: str) -> None:
-    """Revoke those of `rows` that are not, inside the open scope."""
-    living = rows.filter(revoked_at=None).order_by("id").select_for_update(no_key=True)
-    # All their locks before the audit log's: who rotates one of them takes them in that order.
+    """Revoke those of `rows` that are not, with what their lines offer, inside the open scope."""
+    living = list(rows.filter(revoked_at=None).order_by("id").select_for_update(no_key=True))
+    # All locks before the audit log's: who rotates one, or joins, takes them in that order.
+    offered = open_invitations(using).filter(invited_by__in=[row.line for row in living])
+    invitations = lock_invitations(offered)
     key_ids = [row.id for row in living]
     ApiKey.objects.using(using).filter(id__in=key_ids).update(revoked_at=Now())
     for key_id in key_ids:
         record_audit(actor, "key.revoked", "key", key_id, using=using)
+    withdraw(actor, invitations, using)
 
 
 def issue_key(

@@ -1,8 +1,8 @@
 """Members: who belongs to an organization, and in which role.
 
 Nobody gives or takes a role above their own, and the database keeps the last owner. A change counts
-from the next request on; admin keys that a member made never outlive the rights they came from.
-Called by the management API and the consoles.
+from the next request on; admin keys and invitations that a member made never outlive the rights
+they came from. Called by the management API and the consoles.
 """
 
 from uuid import UUID
@@ -27,9 +27,15 @@ from tenants.contracts import (
 from tenants.database_errors import broken_constraint
 from tenants.key_lifecycle import revoke_rows
 from tenants.models import ApiKey, Membership
-from tenants.permissions import ROLE_PERMISSIONS, operator_of, require_at_least
+from tenants.permissions import (
+    ROLE_PERMISSIONS,
+    operator_of,
+    require_at_least,
+    roles_given_by,
+)
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.standing import acting
+from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 LAST_OWNER = "tenants_last_owner"
 
@@ -70,7 +76,7 @@ def change_role(actor: Actor, user_id: UUID, role: Role) -> Member:
             row = _membership(actor, user_id)
             before, row.role = row.role, role.value
             row.save(update_fields=["role"])
-            _shrink_admin_keys(actor, user_id, ROLE_PERMISSIONS[role])
+            _take_back(actor, user_id, ROLE_PERMISSIONS[role])
             record_audit(actor, "role.changed", "user", user_id, {"from": before, "to": role.value})
             return _members(wanted=user_id)[0]
     except IntegrityError as error:
@@ -89,7 +95,7 @@ def remove_member(actor: Actor, user_id: UUID) -> None:
         with acting(actor, *needed) as actor:
             row = _membership(actor, user_id)
             row.delete()
-            _shrink_admin_keys(actor, user_id, frozenset())
+            _take_back(actor, user_id, frozenset())
             record_audit(actor, "member.removed", "user", user_id, {"role": row.role})
     except IntegrityError as error:
         if broken_constraint(error) == LAST_OWNER:
@@ -141,12 +147,18 @@ def _membership(actor: Actor, user_id: UUID) -> Membership:
     return row
 
 
-def _shrink_admin_keys(actor: Actor, user_id: UUID, left: frozenset[Permission]) -> None:
-    """Revoke the admin keys of a member that allow more than the member may still do."""
+def _take_back(actor: Actor, user_id: UUID, left: frozenset[Permission]) -> None:
+    """End what a member gave that goes beyond what the member may still give.
+
+    That is admin keys, their invitations, and the member's own.
+    """
+    offered = open_invitations().filter(invited_by=user_id)
+    beyond = lock_invitations(offered.exclude(role__in=roles_given_by(left)))
     keys = ApiKey.objects.filter(
         kind=KeyKind.ADMIN.value, created_by=user_id, revoked_at=None
     ).exclude(permissions__contained_by=[permission.value for permission in left])
     revoke_rows(actor, keys, APP_ALIAS)
+    withdraw(actor, beyond)
 
 
 def _members(

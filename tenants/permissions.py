@@ -60,6 +60,13 @@ def require_at_least(actor: Actor, permissions: frozenset[Permission]) -> None:
         raise PermissionDenied(permission)
 
 
+def roles_given_by(permissions: frozenset[Permission]) -> frozenset[Role]:
+    """The roles that somebody who may do this may give to others."""
+    if Permission.MEMBERS_WRITE not in permissions:
+        return frozenset()
+    return frozenset(role for role, allowed in ROLE_PERMISSIONS.items() if allowed <= permissions)
+
+
 def actor_for_user(
     user_id: UUID,
     organization_id: UUID,

@@ -1,5 +1,7 @@
 """API keys: hashes of secrets, and what is known of them. Used inside `tenants` only."""
 
+from uuid import UUID
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
@@ -53,6 +55,8 @@ class ApiKey(TenantModel):
     revoked_at = models.DateTimeField(null=True)
     revoke_at = models.DateTimeField(null=True)
     replaced_by = models.UUIDField(null=True)
+    # The first key of the line that rotations made; null for the first itself.
+    line_id = models.UUIDField(null=True)
     last_used_at = models.DateTimeField(null=True)
 
     class Meta(TenantModel.Meta):
@@ -72,6 +76,11 @@ class ApiKey(TenantModel):
                 ),
             ),
         ]
+
+    @property
+    def line(self) -> UUID:
+        """What the key's line of rotations is known by."""
+        return self.line_id or self.id
 
     def __str__(self) -> str:
         return f"{self.prefix}...{self.last4}"

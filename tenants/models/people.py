@@ -150,6 +150,8 @@ class InvitationRow(TenantModel):
     # Null once the invitation is used or withdrawn: addresses of members live in tenants_user.
     email = models.EmailField(null=True)  # noqa: DJ001
     role = models.CharField(max_length=16)
+    # A user, or the line of an admin key; null for the operator.
+    invited_by = models.UUIDField(null=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     accepted_at = models.DateTimeField(null=True)
