@@ -73,6 +73,7 @@ from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
 from billing.stripe_sync.provider import connect_stripe
 from billing.stripe_sync.webhooks import receive as receive_stripe_event
 from billing.sweeper import sweep
+from billing.usage.backlogs import backlogs
 from billing.usage.buckets import bucket_end
 from billing.usage.report import usage_page
 from billing.usage.requests import recent_requests
@@ -81,6 +82,7 @@ from billing.usage.rollups import roll_up
 __all__ = [
     "alias",
     "aliases",
+    "backlogs",
     "balance",
     "begin_recharge",
     "begin_topup",

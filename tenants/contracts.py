@@ -229,6 +229,22 @@ class OrganizationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantBacklogs:
+    """What waits for workers, of all tenants together. Lags are of whatever waits longest."""
+
+    outbox_lag_s: float
+    """Of events nobody has fanned out yet."""
+    deliveries_due: int
+    """Webhook deliveries whose time has come, counted to BACKLOG_COUNTED_MAX."""
+    delivery_lag_s: float
+    mail_lag_s: float
+    endpoints_disabled: int
+    """Webhook endpoints that are off because they failed too long."""
+    exports_waiting: int
+    export_lag_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class MemberOf:
     """One organization of a user's."""
 
@@ -400,6 +416,14 @@ class InvitationNotFound(TenantObjectNotFound):
 
 class TenantConflict(TenantError):
     """The state of things forbids it; the text says what is in the way."""
+
+
+class LimitReached(TenantConflict):
+    """There are as many as there may be; `limit` names it, for metrics."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class LastOwner(TenantConflict):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from tenants.contracts import InvalidValue, TenantConflict, TenantObjectNotFound
+from tenants.contracts import InvalidValue, LimitReached, TenantObjectNotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +75,8 @@ class WebhookNotFound(TenantObjectNotFound):
     """No such endpoint or delivery in this organization."""
 
 
-class TooManyWebhooks(TenantConflict):
-    """The organization has as many endpoints as it may."""
+class TooManyWebhooks(LimitReached):
+    """The organization has as many endpoints, or deliveries on their way, as it may."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("webhooks", message)

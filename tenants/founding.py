@@ -11,7 +11,7 @@ from tenants.accounts import (
     REQUESTS_PER_MINUTE_MAX,
     TOKENS_PER_MINUTE_MAX,
 )
-from tenants.contracts import Actor, ActorKind, Organization, TenantConflict
+from tenants.contracts import Actor, ActorKind, LimitReached, Organization, TenantConflict
 from tenants.scope import APP_ALIAS
 
 
@@ -45,5 +45,7 @@ def found_organization(
     except IntegrityError as error:
         raise TenantConflict(f"the name '{slug}' is taken") from error
     if not founded:
-        raise TenantConflict(f"nobody owns more than {owned_max} organizations")
+        raise LimitReached(
+            "organizations_per_user", f"nobody owns more than {owned_max} organizations"
+        )
     return Organization(founder.organization_id, slug, display_name, currency)

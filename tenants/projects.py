@@ -14,6 +14,7 @@ from tenants.contracts import (
     NO_LIMITS,
     ROWS_MAX,
     Actor,
+    LimitReached,
     MinuteLimits,
     Permission,
     ProjectInfo,
@@ -37,7 +38,9 @@ def open_project(actor: Actor, name: str, limits: MinuteLimits = NO_LIMITS) -> P
         actor.require(Permission.LIMITS_WRITE)
     with tenant_scope(actor.organization_id):
         if Project.objects.filter(archived_at=None).count() >= PROJECTS_MAX:
-            raise TenantConflict(f"there are {PROJECTS_MAX} projects already: archive some")
+            raise LimitReached(
+                "projects", f"there are {PROJECTS_MAX} projects already: archive some"
+            )
         project_id = _insert(actor, checked_name(name), limits, APP_ALIAS)
         return _project(Project.objects.get(id=project_id))
 

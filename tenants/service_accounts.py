@@ -14,6 +14,7 @@ from tenants.contracts import (
     Actor,
     IssuedKey,
     KeySettings,
+    LimitReached,
     Permission,
     ServiceAccount,
     TenantConflict,
@@ -39,7 +40,9 @@ def create_service_account(actor: Actor, project_id: UUID, name: str) -> Service
         if project.archived_at is not None:
             raise TenantConflict("the project is archived")
         if ServiceAccountRow.objects.filter(disabled_at=None).count() >= SERVICE_ACCOUNTS_MAX:
-            raise TenantConflict(f"there are {SERVICE_ACCOUNTS_MAX} service accounts already")
+            raise LimitReached(
+                "service_accounts", f"there are {SERVICE_ACCOUNTS_MAX} service accounts already"
+            )
         row = ServiceAccountRow.objects.create(
             id=uuid7(),
             organization_id=actor.organization_id,

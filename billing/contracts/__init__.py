@@ -94,6 +94,7 @@ from billing.contracts.stripe import (
     StripeSignatureInvalid,
 )
 from billing.contracts.usage import (
+    BillingBacklogs,
     BucketWidth,
     RequestFilter,
     RequestPage,
@@ -115,6 +116,7 @@ __all__ = [
     "AliasInvalid",
     "AliasNotFound",
     "Balance",
+    "BillingBacklogs",
     "BillingError",
     "BillingProfile",
     "BillingSettings",

@@ -32,6 +32,16 @@ class UsageDimension(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class BillingBacklogs:
+    """What waits for workers, of all tenants together."""
+
+    rollup_events: int
+    """Usage events that no rollup has counted yet."""
+    stripe_late_hours: int
+    """Age of the oldest hour that waits to be told to Stripe; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
 class UsageQuery:
     """What a report is asked for: events from `start_at` to before `end_at`, in buckets.
 

@@ -34,9 +34,11 @@ def _start_gateway(**_: Any) -> None:
 
     from headrace.gateway.batch_port import batch_port
     from headrace.telemetry import metrics
+    from headrace.telemetry.backlogs import BacklogCollector
 
     batch_port.start()
     if settings.WORKER_METRICS_PORT:
+        metrics.REGISTRY.register(BacklogCollector())
         start_http_server(settings.WORKER_METRICS_PORT, "127.0.0.1", registry=metrics.REGISTRY)
     _say("worker_ready")
 

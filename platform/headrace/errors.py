@@ -23,6 +23,7 @@ from rest_framework.response import Response
 import billing.contracts
 import tenants.contracts
 import tenants.retention_contracts
+from headrace.telemetry import metrics
 
 RETRY_OVERLOADED_S = 2.0
 
@@ -224,7 +225,7 @@ def idempotent_answer_too_large() -> ApiError:
 
 
 def body_too_large(bytes_max: int) -> ApiError:
-    """413: larger than BODY_BYTES_MAX."""
+    """413: larger than a body may be there."""
     return ApiError(413, f"The request body is larger than {bytes_max} bytes.")
 
 
@@ -413,6 +414,8 @@ def _from_tenants(error: tenants.contracts.TenantError) -> ApiError | None:
 def render_rest_exception(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Django REST framework's exception handler, in the same error shape as the token routes."""
     api_error = from_domain(error)
+    if isinstance(error, tenants.contracts.LimitReached):
+        metrics.LIMIT_HITS.labels(error.limit).inc()
     if api_error is None:
         match error:
             case MethodNotAllowed():

@@ -100,7 +100,7 @@ def told(first: Sequence[float], second: Sequence[float]) -> str:
 
 @pytest.mark.long
 def test_the_time_to_the_first_token_tells_nothing_of_others(
-    house: LiveHouse, record_property: Callable[[str, object], None]
+    house: LiveHouse, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     limits = {"requests_per_minute_max": 100_000, "tokens_per_minute_max": 100_000_000}
     ours, *others = (house.http(house.new_tenant(**limits).secret) for _ in range(3))
@@ -122,8 +122,8 @@ def test_the_time_to_the_first_token_tells_nothing_of_others(
         for client, text, samples in asks:
             first_token(client, house.model, text, samples)
     seen, unseen = (told(one.seconds, unknown.seconds) for one in (own_hit, foreign))
-    record_property("own hits against what nobody asked", seen)
-    record_property("what another asked against what nobody asked", unseen)
+    record_testsuite_property("own hits against what nobody asked", seen)
+    record_testsuite_property("what another asked against what nobody asked", unseen)
 
     assert min(own_hit.cached_tokens) > 0
     assert set(foreign.cached_tokens) == set(unknown.cached_tokens) == {0}

@@ -24,8 +24,15 @@ from headrace.gateway.transport.http import (
     start_response,
 )
 from headrace.gateway.transport.recording import Recorder, never_gone
+from headrace.telemetry import metrics
 from tenants.facade import IdempotencyClaim
-from tenants.retention_contracts import IdempotencyLost, IdempotencyScope, StoredAnswer
+from tenants.retention_contracts import (
+    IdempotencyBodyDiffers,
+    IdempotencyLost,
+    IdempotencyRunning,
+    IdempotencyScope,
+    StoredAnswer,
+)
 
 log = structlog.get_logger(__name__)
 KEY_CHARS_MAX = 255
@@ -69,7 +76,32 @@ async def once(
 
 def _claim(scope: IdempotencyScope, body: bytes) -> IdempotencyClaim | StoredAnswer:
     """On a database thread, for hashing twenty megabytes takes its time."""
-    return tenants.facade.claim_idempotency_key(scope, hashlib.sha256(body).digest())
+    return claimed(scope, hashlib.sha256(body).digest())
+
+
+def claimed(scope: IdempotencyScope, body_hash: bytes) -> IdempotencyClaim | StoredAnswer:
+    """`tenants.facade.claim_idempotency_key`, with its refusals counted.
+
+    Raises IdempotencyRunning, IdempotencyBodyDiffers, or ApiError 409 for an answer too large.
+    """
+    try:
+        found = tenants.facade.claim_idempotency_key(scope, body_hash)
+    except IdempotencyRunning:
+        metrics.IDEMPOTENCY_CONFLICTS.labels("running").inc()
+        raise
+    except IdempotencyBodyDiffers:
+        metrics.IDEMPOTENCY_CONFLICTS.labels("body_differs").inc()
+        raise
+    if isinstance(found, StoredAnswer) and found.body is None:
+        metrics.IDEMPOTENCY_CONFLICTS.labels("answer_not_kept").inc()
+        raise errors.idempotent_answer_too_large()
+    return found
+
+
+def count_if_too_large(body: bytes | None) -> None:
+    """An answer that will not be kept meets a limit; None is one that was not even recorded."""
+    if body is None or len(body) > tenants.facade.IDEMPOTENT_ANSWER_BYTES_MAX:
+        metrics.LIMIT_HITS.labels("idempotent_answer_bytes").inc()
 
 
 async def _run_and_store(claim: IdempotencyClaim, send: Send, run: Run) -> None:
@@ -98,6 +130,7 @@ async def _store_or_free(claim: IdempotencyClaim, recorder: Recorder, *, charged
         if name in REPLAYED_HEADERS
     ]
     body = recorder.body if recorder.complete else None
+    count_if_too_large(body)
     await in_database(tenants.facade.store_idempotent_answer, claim, recorder.status, headers, body)
 
 
@@ -113,8 +146,7 @@ async def _renew(claim: IdempotencyClaim) -> None:
 
 
 async def _replay(answer: StoredAnswer, send: Send) -> None:
-    if answer.body is None:
-        raise errors.idempotent_answer_too_large()
+    assert answer.body is not None, "one that was not kept is refused when it is found"
     headers: Mapping[str, str] = {**dict(answer.headers), "idempotent-replayed": "true"}
     length = {} if _is_stream(headers) else {"content-length": str(len(answer.body))}
     await start_response(send, answer.status, encode_headers({**headers, **length}))

@@ -37,9 +37,10 @@ class HouseView(APIView):
         """Before the method's handler; raises ApiError 429 for one too many of this caller."""
         super().initial(request, *args, **kwargs)
         user: object = request.user
-        assert isinstance(user, SessionUser | ApiKeyUser)
-        caller_id = user.user_id if isinstance(user, SessionUser) else user.identity.key_id
-        count_actor(caller_id, request.method or "")
+        if isinstance(user, SessionUser):
+            count_actor(user.user_id, request.method or "")
+        elif isinstance(user, ApiKeyUser):
+            count_actor(user.identity.key_id, request.method or "")
 
     def body(self, body_class: type[Body], *, partial: bool = False) -> dict[str, Any]:
         """The request's validated body; raises ApiError 400 with `param`."""

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 import tenants.facade
 from headrace import errors
-from headrace.gateway.idempotency import checked_key
+from headrace.gateway.idempotency import checked_key, claimed, count_if_too_large
 from headrace.management_api.base import ActingView
 from tenants.retention_contracts import IdempotencyScope, StoredAnswer
 
@@ -47,7 +47,7 @@ def idempotent(
         place = IdempotencyScope(organization_id, organization_id, request.path, key)
         # What was understood and not what was sent: the view has read the stream already.
         body = msgspec.json.encode(request.data, order="sorted")
-        found = tenants.facade.claim_idempotency_key(place, hashlib.sha256(body).digest())
+        found = claimed(place, hashlib.sha256(body).digest())
         if isinstance(found, StoredAnswer):
             return _replayed(found)
         stored = False
@@ -55,6 +55,7 @@ def idempotent(
             response = post(view, request, *args, **kwargs)
             if 200 <= response.status_code < 300:
                 rendered = JSONRenderer().render(response.data)
+                count_if_too_large(rendered)
                 tenants.facade.store_idempotent_answer(found, response.status_code, [], rendered)
                 stored = True
             return response
@@ -66,7 +67,5 @@ def idempotent(
 
 
 def _replayed(answer: StoredAnswer) -> Response:
-    if answer.body is None:
-        raise errors.idempotent_answer_too_large()
     body: Any = msgspec.json.decode(answer.body) if answer.body else None
     return Response(body, status=answer.status, headers={"idempotent-replayed": "true"})

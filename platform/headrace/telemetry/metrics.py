@@ -52,6 +52,14 @@ REDIS_FALLBACKS = Counter(
 LIMIT_HITS = Counter("headrace_limit_hits", "Named limits met", ["limit"], registry=REGISTRY)
 
 
+IDEMPOTENCY_CONFLICTS = Counter(
+    "headrace_idempotency_conflicts",
+    "Repetitions under an Idempotency-Key that could not be answered as the first time",
+    ["reason"],
+    registry=REGISTRY,
+)
+
+
 class EngineCollector(Collector):
     """Mirrors the last engine snapshot under vLLM's metric names, label names and units."""
 

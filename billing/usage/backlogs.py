@@ -1,0 +1,21 @@
+"""How much usage waits to be counted and to be told to Stripe, over all tenants.
+
+For an operator to watch. Runs as the housekeeper, names no tenant, touches no money. Called when
+metrics are read.
+"""
+
+from billing.contracts import BillingBacklogs
+from billing.retry import call
+
+QUEUE_COUNTED_MAX = 100_000
+"""A longer queue is told as this long."""
+_BACKLOGS = """
+    SELECT (SELECT count(*) FROM (SELECT FROM billing_usage_delta LIMIT %s) AS queue),
+           coalesce((SELECT floor(extract(epoch FROM now() - min(hour)) / 3600)
+                       FROM billing_stripe_export WHERE state = 'pending'), 0)::int"""
+
+
+def backlogs(using: str = "housekeeper") -> BillingBacklogs:
+    """What waits now; an hour that has just closed is an hour late."""
+    [(queued, late_hours)] = call(_BACKLOGS, [QUEUE_COUNTED_MAX], using)
+    return BillingBacklogs(rollup_events=queued, stripe_late_hours=max(late_hours, 0))
