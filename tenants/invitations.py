@@ -29,6 +29,7 @@ from tenants.contracts import (
     InvitationNotFound,
     InvitationOffer,
     IssuedInvitation,
+    LimitReached,
     Permission,
     Role,
     TenantConflict,
@@ -172,7 +173,9 @@ def _send(actor: Actor, address: str, issued: IssuedInvitation) -> None:
 def _require_room() -> None:
     day_ago = datetime.now(UTC) - timedelta(days=1)
     if InvitationRow.objects.filter(created_at__gt=day_ago).count() >= INVITATIONS_PER_DAY_MAX:
-        raise TenantConflict(f"at most {INVITATIONS_PER_DAY_MAX} people are invited in a day")
+        raise LimitReached(
+            "invitations_per_day", f"at most {INVITATIONS_PER_DAY_MAX} people are invited in a day"
+        )
 
 
 def _made_by(actor: Actor, expires_at: datetime) -> dict[str, Any]:  # columns of two types

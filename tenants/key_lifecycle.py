@@ -23,6 +23,7 @@ from tenants.contracts import (
     KeyInfo,
     KeyKind,
     KeySettings,
+    LimitReached,
     Permission,
     TenantConflict,
     TenantObjectNotFound,
@@ -318,7 +319,7 @@ def _require_room(actor: Actor, using: str) -> None:
         organization_id=actor.organization_id, revoked_at=None
     )
     if keys.count() >= KEYS_MAX:
-        raise TenantConflict(f"there are {KEYS_MAX} keys already: revoke some")
+        raise LimitReached("keys", f"there are {KEYS_MAX} keys already: revoke some")
 
 
 def _require_project(project_id: UUID, using: str) -> None:
