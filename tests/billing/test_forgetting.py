@@ -25,9 +25,10 @@ from billing.facade import (
     roll_up,
     set_quota,
     settle,
+    void,
 )
 from tenants import facade as tenants
-from tests.billing.cast import Tenant, at_once, make_tenant, used
+from tests.billing.cast import Tenant, at_once, colleague, make_tenant, used
 from tests.books import rows
 from tests.tenants.test_erasure import everything_of
 
@@ -41,17 +42,20 @@ def acme(django_database: object) -> Tenant:
 
 
 def lived_in() -> Tenant:
-    """Of each end user: two settled requests, one of them rolled up, and one that is open."""
+    """Of each end user: a request rolled up, one queued, one open and one void."""
     tenant = make_tenant("acme")
     actor = tenants.operator_of(tenant.organization_id)
     tenants.update_organization(actor, cost_tags=("team", "customer"))
     for end_user in ("", "ann.quaint"):
+        colleague(tenant.organization_id, wanted(end_user).recipients[0])
         set_quota(actor, wanted(end_user))
     ask(tenant, "ann.quaint", "bob.quaint")
     roll_up()
     ask(tenant, "ann.quaint", "bob.quaint")
     for name in ("ann.quaint", "bob.quaint"):
-        hold([named(tenant, name)])
+        asked = [named(tenant, name), named(tenant, name)]
+        hold(asked)
+        void([asked[0].request_id])
     return tenant
 
 
@@ -192,7 +196,7 @@ def test_one_is_forgotten_and_the_others_are_not(acme: Tenant) -> None:
 
     requests = forget_end_user(acme.organization_id, "ann.quaint", ["customer"])
 
-    assert requests == 3
+    assert requests == 4
     assert totals(acme) == before
     assert values(acme, "user") == {FORGOTTEN: 1, "bob.quaint": 1}
     assert values(acme, "customer") == {FORGOTTEN: 1, "bob.quaint": 1}
@@ -270,7 +274,7 @@ def test_the_log_says_that_one_was_forgotten_and_not_who(acme: Tenant) -> None:
         " ORDER BY sequence DESC LIMIT 1",
         acme.organization_id,
     )
-    assert said.getvalue() == f"forgotten in 3 requests of {slug}\n"
+    assert said.getvalue() == f"forgotten in 4 requests of {slug}\n"
     assert (action, details) == ("end_user.forgotten", '{"requests": 3}')
     assert tenants.verify_audit_chain(acme.organization_id).fault is None
 
