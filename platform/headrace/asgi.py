@@ -23,6 +23,7 @@ from headrace import errors
 from headrace.gateway.request_ids import new_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import (
+    BodyRoom,
     Message,
     Receive,
     Scope,
@@ -37,9 +38,14 @@ from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
 
+SMALL_BODIES = ("/accounts/", "/stripe/events")
+"""Where anybody may send forms and messages, whose bodies have SMALL_BODY_BYTES_MAX."""
+
 
 async def rest(scope: Scope, receive: Receive, send: Send) -> None:
-    """Django, with the patience it has not: its views wait for the database on a thread."""
+    """Django, with what it has not: patience, for its views wait for the database on a thread, and
+    a limit to the bodies that it reads to their end before it asks whose they are.
+    """
     started = False
     request_id = new_request_id()
     scope["headrace.request_id"] = request_id
@@ -56,14 +62,32 @@ async def rest(scope: Scope, receive: Receive, send: Send) -> None:
         patience.reschedule(asyncio.get_running_loop().time() + settings.REST_PART_MAX_S)
         await naming_send(message)
 
-    try:
-        async with patience:
-            await _django(scope, receive, watched_send)  # type: ignore[arg-type]  # same protocol
-    except TimeoutError:
-        if not started:
-            error = errors.overloaded("The database is away; try again shortly.")
-            headers = encode_headers(error.headers())
-            await send_json(naming_send, error.status, error.body(), headers)
+    is_small = scope["path"].startswith(SMALL_BODIES)
+    bytes_max = settings.SMALL_BODY_BYTES_MAX if is_small else settings.BODY_BYTES_MAX
+    refusal: errors.ApiError | None = None
+    with BodyRoom(bytes_max) as room:
+
+        async def counted_receive() -> Message:
+            nonlocal refusal
+            message = await receive()
+            try:
+                room.take(message)
+            except errors.ApiError as error:
+                refusal = error
+                return {"type": "http.disconnect"}  # on which Django lets go of what it has read
+            return message
+
+        try:
+            room.expect(scope)
+            async with patience:
+                await _django(scope, counted_receive, watched_send)  # type: ignore[arg-type]  # same protocol
+        except errors.ApiError as error:
+            refusal = error
+        except TimeoutError:
+            refusal = errors.overloaded("The database is away; try again shortly.")
+    if refusal is not None and not started:
+        headers = encode_headers(refusal.headers())
+        await send_json(naming_send, refusal.status, refusal.body(), headers)
 
 
 class Application:

@@ -7,7 +7,7 @@ the disconnect that must stop the engine.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import msgspec
@@ -90,32 +90,53 @@ def decode_json(body: bytes) -> Any:
     return payload
 
 
-_bodies_bytes = 0
+class BodyRoom:
+    """What one body takes of the room for all bodies of this process, until the block is left.
+
+    Touched by the event loop alone: it is one counter for the process.
+    """
+
+    _taken_bytes = 0
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        BodyRoom._taken_bytes -= self._size
+
+    def expect(self, scope: Scope) -> None:
+        """Raises ApiError 413 for a body that says it is too large, before a byte is read."""
+        length = header(scope, b"content-length") or ""
+        if length.isdecimal() and int(length) > self._bytes_max:
+            raise errors.body_too_large(self._bytes_max)
+
+    def take(self, message: Message) -> None:
+        """Counts a part of the body; raises ApiError 413 or 503."""
+        part_bytes = len(message.get("body", b""))
+        self._size += part_bytes
+        BodyRoom._taken_bytes += part_bytes
+        if self._size > self._bytes_max:
+            raise errors.body_too_large(self._bytes_max)
+        if BodyRoom._taken_bytes > settings.BODIES_BYTES_MAX:
+            metrics.LIMIT_HITS.labels("bodies_bytes").inc()
+            raise errors.overloaded("The server is reading too many bodies; try again shortly.")
 
 
 async def _read_body(receive: Receive) -> bytes:
-    """Counts what all bodies of this process hold together, so that many cannot exhaust it."""
-    global _bodies_bytes  # noqa: PLW0603 - one counter for the process, touched by the loop alone
     parts: list[bytes] = []
-    size = 0
-    try:
+    with BodyRoom(settings.BODY_BYTES_MAX) as room:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            part = message.get("body", b"")
-            size += len(part)
-            _bodies_bytes += len(part)
-            if size > settings.BODY_BYTES_MAX:
-                raise errors.body_too_large(settings.BODY_BYTES_MAX)
-            if _bodies_bytes > settings.BODIES_BYTES_MAX:
-                metrics.LIMIT_HITS.labels("bodies_bytes").inc()
-                raise errors.overloaded("The server is reading too many bodies; try again shortly.")
-            parts.append(part)
+            room.take(message)
+            parts.append(message.get("body", b""))
             if not message.get("more_body", False):
                 return b"".join(parts)
-    finally:
-        _bodies_bytes -= size
 
 
 def _too_deep(payload: Any, depth_max: int) -> bool:
