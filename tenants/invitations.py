@@ -182,8 +182,7 @@ def _made_by(actor: Actor, expires_at: datetime) -> dict[str, Any]:  # columns o
     """Who invites, and until when: what a key offers ends with the key."""
     if actor.kind is ActorKind.API_KEY:
         key = ApiKey.objects.get(id=actor.actor_id)
-        ends = [end for end in (expires_at, key.expires_at, key.revoke_at) if end is not None]
-        return {"invited_by": key.line, "expires_at": min(ends)}
+        return {"invited_by": key.line, "expires_at": min(expires_at, key.ends_at or expires_at)}
     return {"invited_by": actor.actor_id, "expires_at": expires_at}
 
 

@@ -28,6 +28,7 @@ from tenants.contracts import (
     TenantConflict,
     TenantObjectNotFound,
 )
+from tenants.key_bounds import acting_key, inherited, require_another, require_within
 from tenants.key_settings import allowed_from, columns_of, key_info
 from tenants.keys import (
     HASH_SCHEME,
@@ -87,14 +88,19 @@ def create_admin_key(
 ) -> IssuedKey:
     """A key that administers the organization and cannot infer.
 
-    Raises PermissionDenied for a permission that the actor lacks, InvalidValue, TenantConflict.
+    A key gives another no later expiry and no wider networks than its own, and unless told
+    otherwise the same. Raises PermissionDenied for a permission that the actor lacks,
+    InvalidValue, TenantConflict.
     """
     with acting(actor, Permission.KEYS_WRITE, Permission.MEMBERS_WRITE, using=using) as actor:
         require_at_least(actor, permissions)
         if not permissions:
             raise InvalidValue("permissions", "an admin key needs at least one")
         _require_future(expires_at)
-        columns = columns_of(KeySettings(name, cidrs=cidrs, expires_at=expires_at))
+        maker = acting_key(actor, using)
+        settings = inherited(KeySettings(name, cidrs=cidrs, expires_at=expires_at), maker)
+        columns = columns_of(settings)
+        require_within(maker, settings.expires_at, columns["cidrs"])
         _require_room(actor, using)
         return _insert(
             actor,
@@ -149,7 +155,7 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
 
     One key has one successor: a second rotation of it raises AlreadyRotated, and rotating the
     successor leaves the end of the first grace where it was promised. Raises TenantObjectNotFound,
-    TenantConflict for a key that does not work any more, InvalidValue.
+    InvalidValue, TenantConflict for a key that does not work any more or that would rotate itself.
     """
     with acting(actor, Permission.KEYS_WRITE, using=using) as actor:
         if not 0 <= grace_s <= GRACE_S_MAX:
@@ -158,6 +164,10 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
         if row.replaced_by is not None:
             raise AlreadyRotated(f"the key was rotated already: its successor is {row.replaced_by}")
         _require_working(row)
+        maker = acting_key(actor, using)
+        require_another(maker, row)
+        if row.kind == KeyKind.ADMIN.value:
+            require_within(maker, row.expires_at, row.cidrs)
         issued = _insert(
             actor,
             using,
@@ -191,12 +201,15 @@ def rotate_key(actor: Actor, key_id: UUID, grace_s: int = 0, using: str = APP_AL
 def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySettings]) -> KeyInfo:
     """Set a key to what `change` makes of it; an admin key has a name, networks and an expiry.
 
-    Raises TenantObjectNotFound, TenantConflict for a revoked key, InvalidValue.
+    Raises TenantObjectNotFound, InvalidValue, TenantConflict for a revoked key or one that would
+    change itself.
     """
     with acting(actor, Permission.KEYS_WRITE) as actor:
         row = _locked(actor, key_id, APP_ALIAS)
         if row.revoked_at is not None:
             raise TenantConflict("the key is revoked")
+        maker = acting_key(actor, APP_ALIAS)
+        require_another(maker, row)
         settings = change(key_info(row).settings)
         columns = columns_of(settings)
         changed = sorted(name for name in columns if columns[name] != getattr(row, name))
@@ -205,6 +218,8 @@ def update_key(actor: Actor, key_id: UUID, change: Callable[[KeySettings], KeySe
         foreign = [name for name in changed if name not in _OF_ANY_KIND]
         if foreign and row.kind == KeyKind.ADMIN.value:
             raise InvalidValue(foreign[0], "not a setting of an admin key")
+        if row.kind == KeyKind.ADMIN.value:
+            require_within(maker, settings.expires_at, columns["cidrs"])
         if changed:
             ApiKey.objects.filter(id=key_id).update(**{name: columns[name] for name in changed})
             record_audit(actor, "key.updated", "key", key_id, {"changed": changed})
@@ -283,9 +298,9 @@ def _insert(actor: Actor, using: str, **columns: object) -> IssuedKey:
 
 def _maker(actor: Actor, using: str) -> UUID | None:
     """The person behind it: an admin key's keys end with its own maker's rights."""
-    if actor.kind is ActorKind.API_KEY and actor.actor_id is not None:
-        making = ApiKey.objects.using(using).filter(id=actor.actor_id)
-        return making.values_list("created_by", flat=True).first()
+    making = acting_key(actor, using)
+    if making is not None:
+        return making.created_by
     return actor.actor_id if actor.kind is ActorKind.USER else None
 
 

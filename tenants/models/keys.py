@@ -1,5 +1,6 @@
 """API keys: hashes of secrets, and what is known of them. Used inside `tenants` only."""
 
+from datetime import datetime
 from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
@@ -81,6 +82,12 @@ class ApiKey(TenantModel):
     def line(self) -> UUID:
         """What the key's line of rotations is known by."""
         return self.line_id or self.id
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Whichever comes first, its expiry or the end of its grace; None while neither is set."""
+        ends = [end for end in (self.expires_at, self.revoke_at) if end is not None]
+        return min(ends, default=None)
 
     def __str__(self) -> str:
         return f"{self.prefix}...{self.last4}"
