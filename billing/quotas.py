@@ -85,6 +85,8 @@ def replace_quotas(
 
     def work() -> list[Quota]:
         kept = {_put(actor, one, using).quota_id for one in wanted}
+        if len(kept) < len(wanted):
+            raise QuotaInvalid("two limits are for keys of one line of rotations", "quotas")
         for standing in _in_force(actor.organization_id, using):
             if standing.quota_id not in kept:
                 _lift(actor, standing.quota_id, using)
@@ -131,11 +133,14 @@ def _put(actor: Actor, wanted: QuotaWanted, using: str, standing_id: UUID | None
     try:
         with connections[using].cursor() as cursor:
             cursor.execute(
-                f"SELECT billing_set_quota({', '.join(['%s'] * 15)})",
+                # A key's quota is that of its line, which its first key names.
+                "SELECT billing_set_quota(%s, %s, %s, coalesce(tenants_key_line(%s), %s)"
+                f"{', %s' * 11})",
                 [
                     actor.organization_id,
                     standing_id,
                     wanted.scope.value,
+                    wanted.scope_id,
                     wanted.scope_id,
                     wanted.end_user,
                     wanted.metric.value,
