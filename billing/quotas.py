@@ -27,7 +27,7 @@ from billing.contracts import (
 )
 from billing.retry import again
 from tenants.contracts import Actor, ActorKind, Permission
-from tenants.facade import record_audit, tenant_scope
+from tenants.facade import fits_a_subject, record_audit, strangers_among, tenant_scope
 
 QUOTAS_MAX = 100
 """Quotas of one organization: each hold looks at all of them."""
@@ -169,6 +169,8 @@ def _put(actor: Actor, wanted: QuotaWanted, using: str, standing_id: UUID | None
         raise
     if quota_id is None:
         raise QuotaNotFound("no such limit")
+    if strangers_among(wanted.recipients, using):
+        raise QuotaInvalid("a recipient must be a member of the organization", "recipients")
     record_audit(
         actor,
         "limit.changed",
@@ -222,6 +224,8 @@ def _check(wanted: QuotaWanted) -> None:
         raise QuotaInvalid(f"an end user has at most {END_USER_LENGTH_MAX} characters", "end_user")
     if len(wanted.recipients) > RECIPIENTS_MAX:
         raise QuotaInvalid(f"a limit has at most {RECIPIENTS_MAX} recipients", "recipients")
+    if not fits_a_subject(wanted.subject_prefix):
+        raise QuotaInvalid("a subject holds no address on the web", "subject_prefix")
 
 
 _POLICIES = """

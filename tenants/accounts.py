@@ -25,7 +25,7 @@ from tenants.contracts import (
     Permission,
     SecondFactorMissing,
 )
-from tenants.key_settings import checked_name
+from tenants.key_settings import checked_display_name
 from tenants.minute_limits import limits_to_json
 from tenants.models import OrganizationRow
 from tenants.permissions import operator_of
@@ -115,7 +115,7 @@ def update_organization(
     actor.require(Permission.ORGANIZATION_WRITE)
     given: dict[str, object] = {}
     if display_name is not None:
-        given["display_name"] = checked_name(display_name, "display_name")
+        given["display_name"] = checked_display_name(display_name)
     if time_zone is not None:
         given["time_zone"] = checked_time_zone(time_zone)
     if cost_tags is not None:

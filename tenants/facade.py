@@ -54,7 +54,7 @@ from tenants.key_lifecycle import (
 )
 from tenants.key_reading import key_made, key_rules, list_keys, read_key
 from tenants.keys import authenticate, revoked_among
-from tenants.mail import send_mail_later
+from tenants.mail import fits_a_subject, send_mail_later
 from tenants.members import (
     add_member,
     change_role,
@@ -62,6 +62,7 @@ from tenants.members import (
     memberships_of,
     read_member,
     remove_member,
+    strangers_among,
 )
 from tenants.outbox import emit
 from tenants.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
@@ -146,6 +147,7 @@ __all__ = [
     "emit",
     "event_kinds",
     "export_part",
+    "fits_a_subject",
     "forget_end_user_traces",
     "found_organization",
     "free_idempotency_key",
@@ -197,6 +199,7 @@ __all__ = [
     "set_organization_limits",
     "set_organization_status",
     "store_idempotent_answer",
+    "strangers_among",
     "tenant_scope",
     "update_key",
     "update_organization",

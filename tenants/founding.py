@@ -12,6 +12,7 @@ from tenants.accounts import (
     TOKENS_PER_MINUTE_MAX,
 )
 from tenants.contracts import Actor, ActorKind, LimitReached, Organization, TenantConflict
+from tenants.key_settings import checked_display_name
 from tenants.scope import APP_ALIAS
 
 
@@ -20,9 +21,11 @@ def found_organization(
 ) -> Organization:
     """The organization `founder.organization_id`, fresh, owned by the founding user.
 
-    Raises TenantConflict when the user owns `owned_max` already or the slug is taken.
+    Raises TenantConflict when the user owns `owned_max` already or the slug is taken, and
+    InvalidValue for a display name that is none.
     """
     assert founder.kind is ActorKind.USER
+    display_name = checked_display_name(display_name)
     try:
         with connections[APP_ALIAS].cursor() as cursor:
             cursor.execute(

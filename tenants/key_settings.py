@@ -14,6 +14,7 @@ from tenants.contracts import (
     KeySettings,
     Permission,
 )
+from tenants.mail import fits_a_subject
 from tenants.minute_limits import limits_from_json, limits_to_json
 from tenants.models import ApiKey
 from tenants.models.keys import MODEL_CHARS_MAX
@@ -29,6 +30,14 @@ def checked_name(name: str, param: str = "name") -> str:
     if not 1 <= len(stripped) <= NAME_CHARS_MAX or not stripped.isprintable():
         raise InvalidValue(param, f"a name has 1 to {NAME_CHARS_MAX} printable characters")
     return stripped
+
+
+def checked_display_name(name: str) -> str:
+    """An organization's name, which begins subjects of mail; raises InvalidValue."""
+    checked = checked_name(name, "display_name")
+    if not fits_a_subject(checked):
+        raise InvalidValue("display_name", "a name does not look like an address on the web")
+    return checked
 
 
 def columns_of(settings: KeySettings) -> dict[str, Any]:  # each column has its own type

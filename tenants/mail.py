@@ -38,13 +38,37 @@ LEASE = timedelta(minutes=10)
 
 logger = logging.getLogger(__name__)
 _INTEGER = re.compile(r"-?[0-9]{1,38}")
+_LIKE_AN_ADDRESS = re.compile(r"://|[^\W_][.\u3002\uff0e\uff61][^\W\d_]{2,}")
+"""A host name anywhere: mail programs make links of bare ones too."""
 
+# What belongs to no organization, such as a lost password's, goes first; then organizations take
+# turns. random(): where there are more of them than seats, none is always the last.
 _CLAIM = """
+    WITH due AS (
+        SELECT organization_id FROM tenants_mail
+         WHERE sent_at IS NULL AND failed_at IS NULL AND next_at <= %(now)s
+         GROUP BY organization_id
+         ORDER BY organization_id IS NOT NULL, random() LIMIT %(items_max)s
+    ), free AS (
+        SELECT due.organization_id, one.id, one.next_at FROM due, LATERAL (
+            SELECT m.id, m.next_at FROM tenants_mail m
+             WHERE m.organization_id IS NOT DISTINCT FROM due.organization_id
+               AND m.sent_at IS NULL AND m.failed_at IS NULL AND m.next_at <= %(now)s
+             ORDER BY m.next_at LIMIT %(items_max)s FOR UPDATE SKIP LOCKED) AS one
+    ), turn AS (
+        SELECT id, organization_id,
+               row_number() OVER (PARTITION BY organization_id ORDER BY next_at, id) AS round
+          FROM free
+    )
     UPDATE tenants_mail SET attempts = attempts + 1, next_at = %(lease)s
-     WHERE id IN (SELECT id FROM tenants_mail
-                   WHERE sent_at IS NULL AND failed_at IS NULL AND next_at <= %(now)s
-                   ORDER BY next_at LIMIT %(items_max)s FOR UPDATE SKIP LOCKED)
+     WHERE id IN (SELECT id FROM turn
+                   ORDER BY organization_id IS NOT NULL, round, random() LIMIT %(items_max)s)
     RETURNING id"""
+
+
+def fits_a_subject(text: str) -> bool:
+    """Whether a tenant's words may stand in a subject: printable, and nothing like an address."""
+    return text.isprintable() and not _LIKE_AN_ADDRESS.search(text)
 
 
 def send_mail_later(
@@ -78,6 +102,14 @@ def send_due_mail(now: datetime) -> int:
 
 
 def _send(mail: Mail, now: datetime) -> None:
+    if mail.organization_id is not None and _sent_in_a_day(mail.organization_id, now) >= (
+        settings.ORGANIZATION_MAILS_PER_DAY_MAX
+    ):
+        logger.warning("organization %s had its mail of a day: given up", mail.organization_id)
+        mail.failed_at = now
+        mail.context_sealed = b""
+        mail.save(update_fields=["failed_at", "context_sealed"])
+        return
     try:
         subject, text = render(mail.kind, json.loads(unseal(mail.context_sealed, Purpose.MAIL)))
         EmailMessage(subject, text, settings.DEFAULT_FROM_EMAIL, [mail.to_address]).send()
@@ -96,6 +128,11 @@ def _send(mail: Mail, now: datetime) -> None:
     if mail.sent_at or mail.failed_at:
         mail.context_sealed = b""
     mail.save(update_fields=["sent_at", "failed_at", "next_at", "context_sealed"])
+
+
+def _sent_in_a_day(organization_id: UUID, now: datetime) -> int:
+    sent = Mail.objects.using(HOUSEKEEPER_ALIAS).filter(organization_id=organization_id)
+    return sent.filter(sent_at__gt=now - timedelta(days=1)).count()
 
 
 def render(kind: str, context: Mapping[str, Any]) -> tuple[str, str]:

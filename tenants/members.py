@@ -5,6 +5,7 @@ from the next request on; admin keys and invitations that a member made never ou
 they came from. Called by the management API and the consoles.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import IntegrityError, connections
@@ -33,7 +34,7 @@ from tenants.permissions import (
     require_at_least,
     roles_given_by,
 )
-from tenants.scope import APP_ALIAS, tenant_scope
+from tenants.scope import APP_ALIAS, require_scope, tenant_scope
 from tenants.standing import acting
 from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
@@ -135,6 +136,18 @@ def memberships_of(user_id: UUID) -> list[MemberOf]:
             MemberOf(Organization(*organization), Role(role), OrganizationStatus(status))
             for *organization, role, status in cursor.fetchall()
         ]
+
+
+def strangers_among(addresses: Sequence[str], using: str = APP_ALIAS) -> list[str]:
+    """Those of the addresses that are no member's of the organization in scope."""
+    require_scope(using)
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            "SELECT a FROM unnest(%s::text[]) a"
+            " WHERE NOT EXISTS (SELECT FROM tenants_members(NULL, true, 1, NULL, a))",
+            [list(addresses)],
+        )
+        return [address for (address,) in cursor.fetchall()]
 
 
 def _membership(actor: Actor, user_id: UUID) -> Membership:

@@ -13,8 +13,9 @@ from django.db import connections
 from tenants.event_kinds import event_kinds
 from tenants.scope import APP_ALIAS, require_scope
 
-FOR_MAIL_ALONE = frozenset({"recipients", "subject_prefix"})
-"""Of an event's data: further addresses to mail, and how the subject begins. Posted to nobody."""
+FOR_MAIL_ALONE = frozenset({"mailed", "recipients", "subject_prefix"})
+"""Of an event's data: whether it is mailed, further members to mail, and how the subject begins.
+Posted to nobody."""
 
 
 def emit(

@@ -22,6 +22,10 @@ ALTER TABLE billing_quota_counter
     ADD CONSTRAINT billing_counter_in_its_policy FOREIGN KEY (organization_id, policy_id)
         REFERENCES billing_quota_policy (organization_id, id);
 ALTER TABLE billing_quota_counter SET (fillfactor = 30);
+-- Whom a window has told of; its own column alone, so that counting stays a HOT update.
+CREATE INDEX billing_quota_counter_announced
+    ON billing_quota_counter (policy_id, window_start, announced_percent)
+    WHERE announced_percent > 0;
 
 ALTER TABLE billing_usage_event
     ADD COLUMN end_user varchar(128) NOT NULL DEFAULT '',
@@ -257,7 +261,8 @@ CREATE TRIGGER billing_follow_time_zone AFTER UPDATE OF time_zone ON tenants_org
     EXECUTE FUNCTION billing_follow_time_zone();
 
 -- A counter's used amount has reached a new share of its limit: tell the tenant, once per window
--- and threshold. The caller holds the counter's lock.
+-- and threshold. The caller holds the counter's lock. Of a policy for each end user, a name that the
+-- client chooses, the first one is mailed of, and a hundred are told of.
 CREATE FUNCTION billing_announce_thresholds(policy_id uuid, subject text, window_start timestamptz)
 RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
@@ -269,6 +274,8 @@ DECLARE
     before int;
     reached int;
     threshold int;
+    told_max constant int := 100;
+    told int := 0;
 BEGIN
     SELECT * INTO policy FROM billing_quota_policy p WHERE p.id = policy_id;
     SELECT * INTO counter FROM billing_quota_counter c
@@ -288,11 +295,28 @@ BEGIN
      WHERE (c.policy_id, c.subject, c.window_start) = (policy_id, subject, window_start);
     FOREACH threshold IN ARRAY ARRAY[50, 80, 100] LOOP
         CONTINUE WHEN threshold <= before OR threshold > reached;
+        IF policy.scope = 'end_user' AND policy.end_user = '' THEN
+            SELECT count(*) INTO told FROM (
+                SELECT FROM billing_quota_counter c
+                 WHERE c.policy_id = policy_id AND c.window_start = window_start
+                   AND c.announced_percent >= threshold AND c.announced_percent > 0
+                   AND c.announced_limit = policy.limit_amount
+                   AND c.subject NOT IN (subject, '(forgotten)')
+                 LIMIT told_max) AS t;
+            CONTINUE WHEN told = told_max;
+            -- Somebody else is the first right now; to wait would be to deadlock.
+            IF told = 0 AND NOT pg_try_advisory_xact_lock(hashtextextended(
+                    'budget ' || policy_id || ' ' || window_start || ' ' || threshold, 0))
+            THEN
+                told := 1;
+            END IF;
+        END IF;
         PERFORM tenants_emit(
             policy.organization_id, 'budget.threshold_reached',
             billing_quota_told(policy, subject, window_start, counter.used_amount)
             || jsonb_build_object(
-                'threshold_percent', threshold, 'recipients', policy.recipients,
+                'threshold_percent', threshold, 'mailed', told = 0,
+                'recipients', policy.recipients,
                 'subject_prefix', policy.subject_prefix));
     END LOOP;
 END

@@ -328,6 +328,8 @@ OUTBOX_PUMP_S = _integer("HEADRACE_OUTBOX_PUMP_S", 5)
 """How often the beat has waiting events, deliveries and mail looked after."""
 RETENTION_SWEEP_S = _integer("HEADRACE_RETENTION_SWEEP_S", 30)
 """How often exports and erasures are looked for, and what has expired is deleted."""
+ORGANIZATION_MAILS_PER_DAY_MAX = _integer("HEADRACE_ORGANIZATION_MAILS_PER_DAY_MAX", 500)
+"""Mail of one organization in 24 hours, invitations included; what is over it is given up."""
 WEBHOOK_LOOPBACK_ALLOWED = os.environ.get("HEADRACE_WEBHOOK_LOOPBACK_ALLOWED", "") == "1"
 """Lets webhooks go to this machine, by plain http too: for demos and tests, never for tenants."""
 SMTP_HOST = os.environ.get("HEADRACE_SMTP_HOST", "")

@@ -152,12 +152,8 @@ def _forget(organization_id: UUID, asked_by: UUID | None) -> None:
         connections[HOUSEKEEPER_ALIAS].cursor() as cursor,
     ):
         # Locked first: nobody joins another organization while this one goes.
-        person = (
-            User.objects.using(HOUSEKEEPER_ALIAS)
-            .select_for_update()
-            .filter(id=asked_by, is_staff=False)
-            .first()
-        )
+        people = User.objects.using(HOUSEKEEPER_ALIAS).select_for_update()
+        person = people.filter(id=asked_by, is_staff=False).first() if asked_by else None
         for table in _FORGOTTEN:
             cursor.execute(
                 f"DELETE FROM {table} WHERE organization_id = %s",  # noqa: S608 - our own names

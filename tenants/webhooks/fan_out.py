@@ -6,7 +6,6 @@ again. Called by the delivery task.
 
 import json
 from collections.abc import Sequence
-from uuid import UUID
 
 from django.db import connections, transaction
 from django.db.models.functions import Now
@@ -22,7 +21,7 @@ HOUSEKEEPER_ALIAS = "housekeeper"
 FAN_OUT_MAX = 100
 """Events of one transaction."""
 RECIPIENTS_MAX = 10
-"""Addresses that an event names beside the members'."""
+"""Members that an event names beside those whom it concerns."""
 
 _DELIVERIES = """
     INSERT INTO tenants_webhook_delivery
@@ -53,12 +52,10 @@ def fan_out() -> int:
 
 def _mails(event: OutboxEvent) -> Sequence[Mail]:
     kind = event_kinds().get(event.kind)
-    if kind is None or kind.mail_permission is None:
+    if kind is None or kind.mail_permission is None or not event.data.get("mailed", True):
         return ()
     organization = OrganizationRow.objects.using(HOUSEKEEPER_ALIAS).get(id=event.organization_id)
-    addresses = {*_members_who_may(event.organization_id, kind.mail_permission)}
-    # Some causes name people who are no members (a spend alert's recipients).
-    addresses |= {*event.data.get("recipients", ())[:RECIPIENTS_MAX]}
+    addresses = _mailed(event, kind.mail_permission)
     told = {name: value for name, value in event.data.items() if name not in FOR_MAIL_ALONE}
     return [
         Mail(
@@ -79,13 +76,20 @@ def _mails(event: OutboxEvent) -> Sequence[Mail]:
                 Purpose.MAIL,
             ),
         )
-        for address in sorted({address.lower() for address in addresses})
+        for address in sorted(addresses)
     ]
 
 
-def _members_who_may(organization_id: UUID, permission: str) -> Sequence[str]:
+def _mailed(event: OutboxEvent, permission: str) -> set[str]:
+    """Members whom it concerns and those it names. Never anybody else: a tenant writes the names,
+    and mail to strangers would be in our name."""
     roles = [role.value for role, given in ROLE_PERMISSIONS.items() if permission in given]
-    found = Membership.objects.using(HOUSEKEEPER_ALIAS).filter(
-        organization_id=organization_id, role__in=roles, user__is_active=True
+    named = {str(one).lower() for one in event.data.get("recipients", ())[:RECIPIENTS_MAX]}
+    members = Membership.objects.using(HOUSEKEEPER_ALIAS).filter(
+        organization_id=event.organization_id, user__is_active=True
     )
-    return list(found.values_list("user__email", flat=True))
+    return {
+        address.lower()
+        for address, role in members.values_list("user__email", "role")
+        if role in roles or address.lower() in named
+    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from django.contrib.auth import get_user_model
 from django.db import connections
 from uuid_utils.compat import uuid7
 
@@ -31,7 +32,8 @@ from billing.facade import (
     receipt,
     set_price,
 )
-from tenants.facade import create_organization, create_project, issue_key
+from tenants.contracts import Role
+from tenants.facade import add_member, create_organization, create_project, issue_key
 
 Answer = TypeVar("Answer")
 PENNY_MODEL = "one-pico-a-token"
@@ -86,6 +88,14 @@ class Tenant:
     def receipt(self, request: HoldRequest) -> Receipt:
         """What the tenant is told of a request."""
         return receipt(self.organization_id, request.request_id)
+
+
+def colleague(organization_id: UUID, address: str) -> str:
+    """A member at that address, who may look; returns the address."""
+    people = get_user_model()._default_manager
+    person = people.filter(email=address).first() or people.create_user(email=address)
+    add_member(organization_id, person.pk, Role.VIEWER)
+    return address
 
 
 def make_offer(

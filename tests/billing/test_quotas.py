@@ -38,8 +38,9 @@ from billing.facade import (
 from billing.models import Hold, QuotaCounter, UsageEvent
 from tenants.contracts import Actor, ActorKind, Permission, PermissionDenied
 from tenants.facade import create_project, issue_key, tenant_scope
+from tenants.models import Membership
 from tenants.webhooks.fan_out import fan_out
-from tests.billing.cast import Tenant, at_once, make_tenant, refusals, used
+from tests.billing.cast import Tenant, at_once, colleague, make_tenant, refusals, used
 from tests.books import rows
 
 DAY, MONTH = QuotaPeriod.DAY, QuotaPeriod.MONTH
@@ -338,9 +339,9 @@ def test_a_changed_limit_binds_the_next_request_and_keeps_the_count(acme: Tenant
 
 
 def test_a_soft_quota_refuses_nothing_and_tells_of_each_threshold_once(acme: Tenant) -> None:
+    boss = colleague(acme.organization_id, "a@acme.example")
     set_quota(
-        admin(acme),
-        replace(TOKENS_A_DAY, limit_amount=200, is_hard=False, recipients=("a@acme.example",)),
+        admin(acme), replace(TOKENS_A_DAY, limit_amount=200, is_hard=False, recipients=(boss,))
     )
     for tokens in (40, 60, 10, 100, 100):
         settle([used(acme.held(), UsageCounts(tokens, 0, 0))])
@@ -355,19 +356,54 @@ def test_a_soft_quota_refuses_nothing_and_tells_of_each_threshold_once(acme: Ten
     assert '"limit": "200"' in data and '"hard": false' in data
 
 
-def test_the_recipients_of_a_quota_get_a_mail_though_they_are_no_members(acme: Tenant) -> None:
-    alert = replace(TOKENS_A_DAY, limit_amount=100, is_hard=False)
-    set_quota(admin(acme), replace(alert, recipients=("a@acme.example", "b@acme.example")))
+def test_the_recipients_of_a_quota_get_a_mail_while_they_are_members(acme: Tenant) -> None:
+    here, gone = (colleague(acme.organization_id, f"{name}@acme.example") for name in "ab")
+    alert = replace(TOKENS_A_DAY, limit_amount=100, is_hard=False, recipients=(here.upper(), gone))
+    set_quota(admin(acme), alert)
+    Membership.objects.using("housekeeper").filter(
+        organization_id=acme.organization_id, user__email=gone
+    ).delete()
     settle([used(acme.held(), UsageCounts(50, 0, 0))])
 
+    assert mailed(acme) == [here]
+
+
+def mailed(tenant: Tenant) -> list[str]:
+    """Whom the tenant's events are mailed to, once they are fanned out."""
     while fan_out():
         pass
-
-    mailed = rows(
+    found = rows(
         "SELECT to_address FROM tenants_mail WHERE organization_id = %s ORDER BY 1",
-        acme.organization_id,
+        tenant.organization_id,
     )
-    assert mailed == [("a@acme.example",), ("b@acme.example",)]
+    return [address for (address,) in found]
+
+
+def test_a_stranger_is_no_recipient(acme: Tenant, globex: Tenant) -> None:
+    theirs = colleague(globex.organization_id, "boss@globex.example")
+    with pytest.raises(QuotaInvalid) as caught:
+        set_quota(admin(acme), replace(TOKENS_A_DAY, recipients=(theirs,)))
+
+    assert caught.value.param == "recipients"
+    assert quotas(admin(acme)) == []
+
+
+def test_names_that_a_client_makes_up_fill_nobodys_mailbox(
+    acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boss = colleague(acme.organization_id, "a@acme.example")
+    each = QuotaWanted(QuotaScope.END_USER, QuotaMetric.REQUESTS, DAY, 1, is_hard=False)
+    set_quota(admin(acme), replace(each, recipients=(boss,)))
+    requests = [replace(acme.request(1, 1), end_user=f"user {i}") for i in range(110)]
+    hold(requests)
+    settle([used(request, UsageCounts(1, 0, 1)) for request in requests[:10]])
+    at_once(
+        [partial(settle, [used(one, UsageCounts(1, 0, 1))]) for one in requests[10:20]],
+    )
+    settle([used(request, UsageCounts(1, 0, 1)) for request in requests[20:]])
+
+    assert mailed(acme) == [boss] * 3
+    assert len(announced(acme)) == 3 * 100
 
 
 def test_settles_at_once_tell_of_a_threshold_once(acme: Tenant) -> None:
@@ -482,6 +518,9 @@ def test_another_tenants_quotas_and_projects_are_not_there(acme: Tenant, globex:
         (replace(TOKENS_A_DAY, end_user="ann"), "end_user"),
         (replace(TOKENS_A_DAY, scope=QuotaScope.END_USER, end_user="x" * 129), "end_user"),
         (replace(TOKENS_A_DAY, recipients=("a@b.example",) * 11), "recipients"),
+        (replace(TOKENS_A_DAY, subject_prefix="see https://evil"), "subject_prefix"),
+        (replace(TOKENS_A_DAY, subject_prefix="see evil.example"), "subject_prefix"),
+        (replace(TOKENS_A_DAY, subject_prefix="a\nBcc: b"), "subject_prefix"),
     ],
 )
 def test_a_quota_that_makes_no_sense_is_refused(
@@ -495,7 +534,7 @@ def test_a_quota_that_makes_no_sense_is_refused(
 
 
 def test_a_soft_quota_changes_its_amount_and_stays_itself(acme: Tenant, globex: Tenant) -> None:
-    alert = replace(TOKENS_A_DAY, is_hard=False, recipients=("a@acme.example",))
+    alert = replace(TOKENS_A_DAY, is_hard=False)
     first = set_quota(admin(acme), alert)
     second = set_quota(admin(acme), replace(alert, limit_amount=500))
 

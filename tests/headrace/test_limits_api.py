@@ -8,7 +8,7 @@ import pytest
 from billing.contracts import UsageCounts
 from billing.facade import hold, settle
 from tenants.contracts import Permission, Role
-from tests.billing.cast import Tenant, make_tenant, refusals, used
+from tests.billing.cast import Tenant, colleague, make_tenant, refusals, used
 from tests.headrace.door import Door, admin_key, member_of
 from tests.headrace.test_openai_administration import told
 
@@ -35,6 +35,7 @@ def quota(**fields: Any) -> dict[str, Any]:
 
 def test_what_is_put_is_got_and_enforced(acme: Tenant) -> None:
     door = member_of(acme.organization_id, Role.ADMIN)
+    colleague(acme.organization_id, "money@acme.example")
     wanted = [
         quota(limit="250", counts_cached=False),
         quota(scope="project", scope_id=str(acme.project_id), metric="spend", limit="5.00"),
@@ -104,6 +105,8 @@ def test_limits_left_out_are_lifted_and_a_bad_one_changes_none(
         ({"quotas": [quota(metric="spend", limit="1e9")]}, "quotas.0.limit"),
         ({"quotas": [quota(scope="project")]}, "scope_id"),
         ({"quotas": [quota(recipients=["nobody"])]}, "quotas.0.recipients.0"),
+        ({"quotas": [quota(recipients=["stranger@example.net"])]}, "recipients"),
+        ({"quotas": [quota(subject_prefix="https://evil.example")]}, "subject_prefix"),
         ({"quotas": [quota(), quota()]}, "quotas"),
         ({"quotas": [], "balance": 5}, "balance"),
     ],
@@ -155,6 +158,7 @@ def test_openais_client_limits_spend_and_is_told_of_it(acme: Tenant) -> None:
 
 def test_openais_client_keeps_alerts_side_by_side(acme: Tenant) -> None:
     project = str(acme.project_id)
+    colleague(acme.organization_id, "a@acme.example")
     channel: Any = {"type": "email", "recipients": ["a@acme.example"], "subject_prefix": "[x]"}
     unnamed: Any = {**channel, "subject_prefix": None}
 

@@ -141,3 +141,12 @@ def test_the_app_makes_nobody_staff_and_deletes_nobody(statement: str) -> None:
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute("SELECT bool_or(id = %s), bool_or(is_staff) FROM tenants_user", [user_id])
         assert cursor.fetchone() == (True, False)
+
+
+def test_nobody_founds_an_address_on_the_web() -> None:
+    door = Door().sign_in(new_user())
+    answer = door.post("/api/v1/organizations", json={"display_name": "Look at evil.example"})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "display_name"
+    assert door.get("/api/v1/me").json()["organizations"] == []

@@ -4,12 +4,14 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import billing.facade
+import tenants.facade
 from billing.contracts import (
     QuotaMetric,
     QuotaPeriod,
     QuotaScope,
     QuotaWanted,
 )
+from tenants.contracts import Role
 from tests.isolation.matrix import (
     ORGANIZATION_KEY,
     TENANT,
@@ -26,9 +28,10 @@ SPEND = QuotaWanted(QuotaScope.ORGANIZATION, QuotaMetric.SPEND, QuotaPeriod.MONT
 SPEND_LIMIT: Json = {"threshold_amount": 500, "currency": "USD", "interval": "month"}
 
 
-def spend_alert_body(_side: Side, _arguments: Arguments) -> Json:
+def spend_alert_body(side: Side, _arguments: Arguments) -> Json:
     """An alert at an amount that no other alert has."""
-    channel = {"type": "email", "recipients": ["money@example.com"]}
+    boss = tenants.facade.read_member(side.actor, side.users[Role.BILLING])
+    channel = {"type": "email", "recipients": [boss.email]}
     return {
         **SPEND_LIMIT,
         "threshold_amount": uuid4().int % 10**12,
