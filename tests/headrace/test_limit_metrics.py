@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
@@ -65,7 +65,7 @@ def one_more(name: str, **labels: str) -> Iterator[None]:
     assert value() == before + 1
 
 
-def run_as_housekeeper(sql: str, *values: object) -> None:
+def run_as_housekeeper(sql: str, *values: UUID | datetime) -> None:
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(sql, values)
 
