@@ -57,14 +57,14 @@ def forget_end_user(organization_id: UUID, name: str, tags: Sequence[str] = ()) 
     return again(once) + _forget_voided(organization_id, name, among)
 
 
-def _forget(organization_id: UUID, name: str | None, tags: Sequence[str] | None) -> Sequence[UUID]:
+def _forget(organization_id: UUID, name: str | None, tags: list[str] | None) -> Sequence[UUID]:
     with connections[HOUSEKEEPER].cursor() as cursor:
         cursor.execute("SELECT billing_forget_end_users(%s, %s, %s)", [organization_id, name, tags])
         requests: Sequence[UUID] = cursor.fetchone()[0]
     return requests
 
 
-def _forget_voided(organization_id: UUID, name: str | None, tags: Sequence[str] | None) -> int:
+def _forget_voided(organization_id: UUID, name: str | None, tags: list[str] | None) -> int:
     sql = "SELECT billing_forget_voided_holds(%s, %s, %s)"
     [(holds,)] = call(sql, [organization_id, name, tags], HOUSEKEEPER)
     return int(holds)
