@@ -99,7 +99,7 @@ def told(first: Sequence[float], second: Sequence[float]) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)  # two minutes where nobody else computes
+@pytest.mark.timeout(900)  # a busy machine makes it long
 def test_the_time_to_the_first_token_tells_nothing_of_others(
     house: LiveHouse, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
