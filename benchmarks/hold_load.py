@@ -4,8 +4,8 @@ Import it after Django is set up. Each tenant has a daily, a monthly and a per-e
 are counted and never reached.
 """
 
+import asyncio
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,11 +42,14 @@ from billing.facade import (
     sweep,
     void,
 )
+from headrace.gateway.together import Together
 from tenants.contracts import Actor, ActorKind, Permission
 from tenants.facade import create_organization, create_project, issue_key
 
 THREADS = 8
-"""Callers at once: as many connections as a process has by default."""
+"""Callers at once: as many connections as the gateway has by default."""
+REQUESTS = 32
+"""Requests under way at once, where they are called as the gateway does."""
 SECONDS = 8.0
 WARM_UP_S = 3.0
 TENANTS = 20
@@ -71,9 +74,9 @@ class Spender:
     key_id: UUID
     quote: Quote
 
-    def hold(self) -> UUID:
-        """A hold of 300 tokens that stands, for one of several end users."""
-        request = HoldRequest(
+    def request(self) -> HoldRequest:
+        """300 tokens for one of several end users."""
+        return HoldRequest(
             request_id=uuid7(),
             organization_id=self.organization_id,
             project_id=self.project_id,
@@ -84,16 +87,22 @@ class Spender:
             output_tokens_max=100,
             end_user=random.choice(END_USERS),
         )
+
+    def settlement(self, request_id: UUID) -> Settlement:
+        """Half of what was held."""
+        counts = UsageCounts(100, 50, 30)
+        return Settlement(request_id, counts, "stop", MODEL, organization_id=self.organization_id)
+
+    def hold(self) -> UUID:
+        """A hold that stands."""
+        request = self.request()
         [outcome] = hold([request])
         assert outcome.refusal is None, outcome
         return request.request_id
 
     def settle(self, request_id: UUID) -> bool:
         """Settles it for half; whether it was open."""
-        counts = UsageCounts(100, 50, 30)
-        [settled] = settle(
-            [Settlement(request_id, counts, "stop", MODEL, organization_id=self.organization_id)]
-        )
+        [settled] = settle([self.settlement(request_id)])
         return settled.posted
 
 
@@ -132,7 +141,7 @@ def crowd(work: Callable[[int], None]) -> None:
 
 
 def pairs_per_s(spenders: Sequence[Spender], seconds: float) -> float:
-    """Holds settled a second, as fast as it goes."""
+    """Holds settled a second, one a call, as fast as THREADS callers go."""
     done = [0] * THREADS
     ends_at = time.perf_counter() + seconds
 
@@ -147,27 +156,64 @@ def pairs_per_s(spenders: Sequence[Spender], seconds: float) -> float:
     return sum(done) / (time.perf_counter() - began)
 
 
+class Desk:
+    """How the gateway calls: a tenant's requests that come at once go in one list."""
+
+    def __init__(self) -> None:
+        self._hold = Together(hold)
+        self._settle = Together(settle)
+
+    async def pair(self, spender: Spender) -> None:
+        """A hold and its settle."""
+        request = spender.request()
+        outcome = await self._hold(spender.organization_id, request)
+        assert outcome.refusal is None, outcome
+        settled = await self._settle(
+            spender.organization_id, spender.settlement(request.request_id)
+        )
+        assert settled.posted
+
+
+def gathered_pairs_per_s(spenders: Sequence[Spender], seconds: float) -> float:
+    """Holds settled a second by requests that are under way at once, as the gateway calls."""
+
+    async def run() -> float:
+        desk, done = Desk(), 0
+        began = time.perf_counter()
+
+        async def caller() -> None:
+            nonlocal done
+            while time.perf_counter() < began + seconds:
+                await desk.pair(random.choice(spenders))
+                done += 1
+
+        await asyncio.gather(*(caller() for _ in range(REQUESTS)))
+        return done / (time.perf_counter() - began)
+
+    return asyncio.run(run())
+
+
 def p99_ms(spenders: Sequence[Spender], pairs_a_second: float, seconds: float) -> float:
     """Of a hold and its settle together, at a steady pace, from when it was due to begin."""
     latencies: list[float] = []
-    turn = threading.Lock()
-    began = time.perf_counter()
-    started = 0
 
-    def work(_: int) -> None:
-        nonlocal started
-        while True:
-            with turn:
-                due = began + started / pairs_a_second
-                started += 1
-            if due > began + seconds:
-                return
-            time.sleep(max(0.0, due - time.perf_counter()))
-            spender = random.choice(spenders)
-            assert spender.settle(spender.hold())
-            latencies.append(time.perf_counter() - due)
+    async def run() -> None:
+        desk, loop = Desk(), asyncio.get_running_loop()
+        began = loop.time()
 
-    crowd(work)
+        async def timed(due: float) -> None:
+            await asyncio.sleep(due - loop.time())
+            await desk.pair(random.choice(spenders))
+            latencies.append(loop.time() - due)
+
+        await asyncio.gather(
+            *(
+                timed(began + number / pairs_a_second)
+                for number in range(int(pairs_a_second * seconds))
+            )
+        )
+
+    asyncio.run(run())
     return percentile(latencies, 99) * 1e3
 
 
@@ -254,14 +300,15 @@ def measure() -> list[Row]:
         # As autovacuum does within minutes in a house that stays up.
         cursor.execute("ANALYZE")
     ceiling = durable_commits_per_s(WARM_UP_S) / COMMITS_OF_A_PAIR
-    one = pairs_per_s(spenders[:1], SECONDS)
-    many = pairs_per_s(spenders, SECONDS)
+    alone = pairs_per_s(spenders[:1], SECONDS)
+    one = gathered_pairs_per_s(spenders[:1], SECONDS)
+    many = gathered_pairs_per_s(spenders, SECONDS)
     late_ms = p99_ms(spenders, MANY_TENANTS_PER_S / 2, SECONDS)
     client_ms, server_ms = cpu_ms_of_pair(spenders[0], CPU_PAIRS)
     met = deadlocks_of_mixed_calls(spenders, MIXED_CALLS)
     return [
         Row("hold + settle, one tenant", one, "limit", ONE_TENANT_PER_S, "pairs/s", ">= 1"),
-        Row("hold + settle, one tenant", one, "two durable commits", ceiling, "pairs/s", ""),
+        Row("one tenant, a call each", alone, "two durable commits", ceiling, "pairs/s", ""),
         Row(
             f"hold + settle, {TENANTS} tenants",
             many,

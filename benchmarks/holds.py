@@ -1,7 +1,7 @@
 """Money on the hot path: hold and settle through the SQL functions, beside what the disk allows.
 
 `python -m benchmarks.holds` starts a PostgreSQL of its own with durable commits and drives it from
-threads of this process, so the client's work is in every number.
+this process, so the client's work is in every number.
 """
 
 import os
@@ -40,9 +40,9 @@ def main() -> None:
     """Prints the table."""
     with fresh_database():
         # Its modules have models, which cannot be imported before Django is set up.
-        from benchmarks.hold_load import THREADS, measure
+        from benchmarks.hold_load import REQUESTS, measure
 
-        print_report(f"Hold and settle, {THREADS} callers", measure(), threads=0)
+        print_report(f"Hold and settle, {REQUESTS} requests at once", measure(), threads=0)
 
 
 if __name__ == "__main__":

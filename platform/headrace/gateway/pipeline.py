@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 from django.conf import settings
@@ -297,7 +298,9 @@ class Completion:
 
     async def _write(self, settlement: Settlement, finish: Finish | None) -> Settled | None:
         try:
-            settled = await settle_until_done(settlement)
+            settled = await settle_until_done(
+                partial(self._services.settle, self.caller.organization_id), settlement
+            )
         finally:
             self._services.holds.discard(settlement.request_id)
         reach(Failpoint.SETTLED)

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+import billing.facade
+from billing.contracts import HoldOutcome, HoldRequest, Settled, Settlement
 from headrace.gateway.admission.quotes import QuoteCache
 from headrace.gateway.admission.rate_limits import RateLimiter
+from headrace.gateway.together import Together
 from inference.client.native import EngineClient
 from inference.tokenizer.prompt import PromptEncoder
 
@@ -32,3 +35,9 @@ class Services:
     quotes: QuoteCache
     holds: set[UUID]
     spawn: Spawn
+    hold: Together[HoldRequest, HoldOutcome] = field(
+        default_factory=lambda: Together(billing.facade.hold)
+    )
+    settle: Together[Settlement, Settled] = field(
+        default_factory=lambda: Together(billing.facade.settle)
+    )

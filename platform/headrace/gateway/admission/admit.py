@@ -12,9 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-import billing.facade
 from billing.contracts import (
-    HoldOutcome,
     HoldRequest,
     Quote,
     ServiceTier,
@@ -31,7 +29,7 @@ from headrace.gateway.admission.measuring import (
 from headrace.gateway.admission.minute_limits import Demand, LimitState, refusal, scopes_of
 from headrace.gateway.admission.rate_limits import RateLimiter
 from headrace.gateway.admission.refusals import hold_refusal
-from headrace.gateway.database import DatabaseSilent, ended, in_database
+from headrace.gateway.database import DatabaseSilent, ended
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.services import Services
 from headrace.gateway.settling.settle import void_until_done
@@ -68,7 +66,7 @@ async def admit(caller: Caller, order: Order, services: Services, engine: Hello)
         generation = _generation(caller, order, measured)
         demand = Demand(measured.prompt_tokens, measured.output_tokens_max)
         limits = await _reserve(services.limiter, caller, order, demand)
-        await _hold(caller, order, quote, measured)
+        await _hold(services, caller, order, quote, measured)
     except errors.ApiError:
         await release(services.limiter, caller, order)
         raise
@@ -106,27 +104,25 @@ async def release(limiter: RateLimiter, caller: Caller, order: Order) -> None:
         await limiter.release(caller.organization_id, caller.request_id, scopes)
 
 
-async def _hold(caller: Caller, order: Order, quote: Quote, measured: Measured) -> None:
+async def _hold(
+    services: Services, caller: Caller, order: Order, quote: Quote, measured: Measured
+) -> None:
+    request = HoldRequest(
+        request_id=caller.request_id,
+        organization_id=caller.organization_id,
+        project_id=caller.project_id,
+        key_id=caller.key_id,
+        quote=quote,
+        model_asked=order.model,
+        prompt_tokens=measured.prompt_tokens,
+        output_tokens_max=measured.output_tokens_max,
+        end_user=order.end_user,
+        tags=order.metadata,
+    )
     with metrics.HOLD_SECONDS.time():
-        outcomes: list[HoldOutcome] = await in_database(
-            billing.facade.hold,
-            [
-                HoldRequest(
-                    request_id=caller.request_id,
-                    organization_id=caller.organization_id,
-                    project_id=caller.project_id,
-                    key_id=caller.key_id,
-                    quote=quote,
-                    model_asked=order.model,
-                    prompt_tokens=measured.prompt_tokens,
-                    output_tokens_max=measured.output_tokens_max,
-                    end_user=order.end_user,
-                    tags=order.metadata,
-                )
-            ],
-        )
-    if outcomes[0].refusal is not None:
-        raise hold_refusal(outcomes[0], quote.currency)
+        outcome = await services.hold(caller.organization_id, request)
+    if outcome.refusal is not None:
+        raise hold_refusal(outcome, quote.currency)
 
 
 def _generation(caller: Caller, order: Order, measured: Measured) -> GenerationRequest:

@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import structlog
@@ -28,13 +28,15 @@ RETRY_ATTEMPTS_MAX = 200
 log = structlog.get_logger(__name__)
 
 
-async def settle_until_done(settlement: Settlement) -> Settled | None:
+async def settle_until_done(
+    settle: Callable[[Settlement], Awaitable[Settled]], settlement: Settlement
+) -> Settled | None:
     """Settles one request, repeating while the database is away; None when it gave up."""
     wait_s = RETRY_FIRST_S
     for _ in range(RETRY_ATTEMPTS_MAX):
         try:
             with metrics.SETTLE_SECONDS.time():
-                (settled,) = await in_database(billing.facade.settle, [settlement])
+                settled = await settle(settlement)
         except (DatabaseError, InterfaceError) as error:
             metrics.SETTLE_RETRIES.inc()
             log.warning(
