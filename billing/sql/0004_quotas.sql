@@ -108,8 +108,8 @@ RETURN jsonb_build_object(
     'resets_at', billing_window_end(window_start, policy.period, policy.time_zone));
 
 -- Put a policy in force, in place of the one for the same thing; with an id, in place of that one,
--- or null where it does not stand. Counts the window that runs: what its requests have used, and
--- what those under way hold.
+-- or null where it does not stand. Counts the window that runs, and any that another clock has begun:
+-- what its requests have used, and what those under way hold, each in the window it was taken in.
 CREATE FUNCTION billing_put_quota(wanted billing_quota_policy) RETURNS uuid
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -118,7 +118,10 @@ DECLARE
     account uuid;
     zone text := (SELECT o.time_zone FROM tenants_organization o
                    WHERE o.id = wanted.organization_id);
-    start timestamptz := date_trunc(wanted.period, now(), zone);
+    -- The window that runs; just after it began also the one before, whose last holds may still be
+    -- on their way. Where the clocks fall back to midnight it starts at the second one, so that its
+    -- first requests are older than it.
+    start timestamptz := date_trunc(wanted.period, now() - interval '1 minute', zone);
 BEGIN
     UPDATE billing_account SET quota_version = quota_version + 1
      WHERE organization_id = wanted.organization_id RETURNING ledger_account_id INTO account;
@@ -149,24 +152,27 @@ BEGIN
     INSERT INTO billing_quota_policy SELECT wanted.*;
     INSERT INTO billing_quota_counter
         (policy_id, subject, window_start, organization_id, used_amount, held_amount)
-    SELECT wanted.id, counted.subject, start, wanted.organization_id,
+    SELECT wanted.id, counted.subject, counted.window_start, wanted.organization_id,
            sum(counted.used), sum(counted.held)
-      FROM (SELECT billing_quota_subject(wanted, e.end_user) AS subject, 0 AS held,
+      FROM (SELECT billing_quota_subject(wanted, e.end_user) AS subject,
+                   date_trunc(wanted.period, e.held_at, zone) AS window_start, 0 AS held,
                    billing_quota_used(wanted, e.uncached_input_tokens, e.cached_input_tokens,
                                       e.output_tokens, e.charge_pico) AS used
               FROM billing_usage_event e
              WHERE e.organization_id = wanted.organization_id AND e.finish_reason <> 'lost'
-               AND e.occurred_at >= start AND e.held_at >= start
+               AND e.occurred_at >= least(start, now()) - interval '3 hours'
                AND billing_quota_covers(wanted, e.project_id, e.key_id, e.end_user)
             UNION ALL
             SELECT billing_quota_subject(wanted, h.end_user),
+                   date_trunc(wanted.period, h.created_at, zone),
                    billing_quota_reserved(wanted, h.prompt_tokens, h.output_tokens_max,
                                           h.amount_pico), 0
               FROM billing_hold h
-             WHERE h.account_id = account AND h.state = 'open' AND h.created_at >= start
+             WHERE h.account_id = account AND h.state = 'open'
                AND billing_quota_covers(wanted, h.project_id, h.key_id, h.end_user)
            ) AS counted
-     GROUP BY counted.subject;
+     WHERE counted.window_start >= start
+     GROUP BY counted.subject, counted.window_start;
     RETURN wanted.id;
 END
 $$;

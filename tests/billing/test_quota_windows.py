@@ -1,6 +1,7 @@
 """A window is a local day or month: of 23 and 25 hours too, to the instant, wherever one lives."""
 
 from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -8,9 +9,16 @@ from django.db import connections
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from billing.contracts import QuotaMetric, QuotaPeriod, QuotaScope, QuotaWanted, UsageCounts
+from billing.contracts import (
+    HoldRequest,
+    QuotaMetric,
+    QuotaPeriod,
+    QuotaScope,
+    QuotaWanted,
+    UsageCounts,
+)
 from billing.facade import quotas, reconcile, set_quota, settle
-from billing.models import Hold, QuotaCounter
+from billing.models import Hold, QuotaCounter, UsageEvent
 from tenants.facade import tenant_scope
 from tests.billing.cast import Tenant, used
 from tests.billing.test_quotas import admin
@@ -191,6 +199,84 @@ def test_a_hold_from_before_its_policys_first_window_settles_all_the_same(acme: 
     assert settled.posted
     shown = {one.quota_id: one.subjects for one in quotas(admin(acme))}
     assert shown == {quota.quota_id: (), monthly.quota_id: ()}
+    assert reconcile() == []
+
+
+def date_it(tenant: Tenant, request: HoldRequest, at: datetime) -> None:
+    """Have a hold taken at another time, whatever has become of it."""
+    with tenant_scope(tenant.organization_id, "owner"):
+        assert Hold.objects.using("owner").filter(id=request.request_id).update(created_at=at)
+        events = UsageEvent.objects.using("owner").filter(request_id=request.request_id)
+        events.update(held_at=at)
+
+
+def counters(tenant: Tenant, quota_id: UUID) -> dict[datetime, tuple[int, int]]:
+    """Of each window: what was used and is held."""
+    with tenant_scope(tenant.organization_id):
+        found = QuotaCounter.objects.filter(organization=tenant.organization_id, policy=quota_id)
+        return {one.window_start: (one.used_amount, one.held_amount) for one in found}
+
+
+def test_holds_from_beyond_midnight_count_in_their_own_day(acme: Tenant) -> None:
+    [today, ended, open_] = [acme.held() for _ in range(3)]
+    settle([used(ended, UsageCounts(5, 0, 2))])
+    # As if the clock had struck while the quota was being set.
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    for request in (ended, open_):
+        date_it(acme, request, tomorrow)
+
+    quota = set_quota(admin(acme), DAILY)
+
+    assert counters(acme, quota.quota_id) == {
+        quota.window_start: (0, 100),
+        quota.resets_at: (7, 100),
+    }
+    assert reconcile() == []
+    settle([used(one, UsageCounts(30, 0, 10)) for one in (today, open_)])
+    assert counters(acme, quota.quota_id) == {
+        quota.window_start: (40, 0),
+        quota.resets_at: (47, 0),
+    }
+    assert reconcile() == []
+
+
+def zone_of_midnight(at: datetime) -> str:
+    """Somewhere without summer time where it is midnight at that instant."""
+    return f"<X>{at:%H:%M:%S}"
+
+
+def test_the_last_moment_of_the_day_before_is_counted_too(acme: Tenant) -> None:
+    midnight = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=5)
+    live_in(acme, zone_of_midnight(midnight))
+    late = acme.held()
+    date_it(acme, late, midnight - MICROSECOND)
+
+    quota = set_quota(admin(acme), DAILY)
+
+    # A hold that began before midnight and reserves only now finds its counter whole.
+    assert quota.window_start == midnight
+    assert counters(acme, quota.quota_id) == {midnight - timedelta(days=1): (0, 100)}
+    assert reconcile() == []
+    settle([used(late, UsageCounts(30, 0, 10))])
+    assert counters(acme, quota.quota_id) == {midnight - timedelta(days=1): (40, 0)}
+    assert reconcile() == []
+
+
+def test_the_hour_before_a_second_midnight_counts_in_its_day(acme: Tenant) -> None:
+    # Half an hour ago the day began; in another half the clocks fall back to its beginning, as in
+    # Havana and on the Azores.
+    again = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=30)
+    day = again.timetuple().tm_yday - 1
+    live_in(acme, f"<S>{again:%H:%M:%S}<D>,{(day + 180) % 365}/0,{day}/1")
+    ended, under_way = acme.held(), acme.held()
+    settle([used(ended, UsageCounts(5, 0, 2))])
+
+    quota = set_quota(admin(acme), DAILY)
+
+    assert counters(acme, quota.quota_id) == {again: (7, 100)}
+    assert reconcile() == []
+    settle([used(under_way, UsageCounts(30, 0, 10))])
+    assert counters(acme, quota.quota_id) == {again: (47, 0)}
     assert reconcile() == []
 
 
