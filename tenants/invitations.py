@@ -22,7 +22,6 @@ from tenants.audit import record_audit
 from tenants.contracts import (
     ROWS_MAX,
     Actor,
-    ActorKind,
     InvalidValue,
     Invitation,
     InvitationForAnother,
@@ -34,9 +33,10 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
+from tenants.key_bounds import acting_key
 from tenants.mail import send_mail_later
 from tenants.members import is_member
-from tenants.models import ApiKey, InvitationRow, OrganizationRow
+from tenants.models import InvitationRow, OrganizationRow
 from tenants.permissions import ROLE_PERMISSIONS, require_at_least
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.standing import acting
@@ -180,10 +180,10 @@ def _require_room() -> None:
 
 def _made_by(actor: Actor, expires_at: datetime) -> dict[str, Any]:  # columns of two types
     """Who invites, and until when: what a key offers ends with the key."""
-    if actor.kind is ActorKind.API_KEY:
-        key = ApiKey.objects.get(id=actor.actor_id)
-        return {"invited_by": key.line, "expires_at": min(expires_at, key.ends_at or expires_at)}
-    return {"invited_by": actor.actor_id, "expires_at": expires_at}
+    key = acting_key(actor, APP_ALIAS)
+    if key is None:
+        return {"invited_by": actor.actor_id, "expires_at": expires_at}
+    return {"invited_by": key.line, "expires_at": min(expires_at, key.ends_at or expires_at)}
 
 
 def _checked_address(email: str) -> str:

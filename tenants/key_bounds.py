@@ -16,6 +16,7 @@ def acting_key(actor: Actor, using: str) -> ApiKey | None:
     """The key that acts; None for people and for the operator."""
     if actor.kind is not ActorKind.API_KEY:
         return None
+    assert actor.actor_id is not None
     return ApiKey.objects.using(using).get(organization_id=actor.organization_id, id=actor.actor_id)
 
 

@@ -48,6 +48,9 @@ def acting(actor: Actor, *permissions: Permission, using: str = APP_ALIAS) -> It
 
 
 def _standing(actor: Actor, using: str) -> Actor:
+    if actor.kind not in (ActorKind.USER, ActorKind.API_KEY):
+        return actor
+    assert actor.actor_id is not None
     if actor.kind is ActorKind.USER:
         memberships = Membership.objects.using(using).filter(
             organization_id=actor.organization_id, user_id=actor.actor_id
@@ -56,15 +59,13 @@ def _standing(actor: Actor, using: str) -> Actor:
         if role is None:
             raise OrganizationNotFound("no such organization")
         return replace(actor, permissions=actor.permissions & ROLE_PERMISSIONS[Role(role)])
-    if actor.kind is ActorKind.API_KEY:
-        key = (
-            ApiKey.objects.using(using)
-            .filter(organization_id=actor.organization_id, id=actor.actor_id, revoked_at=None)
-            .exclude(expires_at__lte=Now())
-            .exclude(revoke_at__lte=Now())
-            .first()
-        )
-        if key is None:
-            raise KeyRejected("the key does not work any more")
-        return replace(actor, permissions=actor.permissions & allowed_from(key.permissions))
-    return actor
+    key = (
+        ApiKey.objects.using(using)
+        .filter(organization_id=actor.organization_id, id=actor.actor_id, revoked_at=None)
+        .exclude(expires_at__lte=Now())
+        .exclude(revoke_at__lte=Now())
+        .first()
+    )
+    if key is None:
+        raise KeyRejected("the key does not work any more")
+    return replace(actor, permissions=actor.permissions & allowed_from(key.permissions))

@@ -123,7 +123,7 @@ def test_a_key_makes_and_changes_none_that_is_wider(
         lambda: facade.create_admin_key(actor, "wide", frozenset(Permission), **wider),  # type: ignore[arg-type]  # each has its own type
         lambda: facade.update_key(
             actor,
-            sibling.actor_id,  # type: ignore[arg-type]  # asserted above
+            sibling.actor_id,
             lambda settings: replace(settings, **wider),  # type: ignore[arg-type]  # as above
         ),
     ):

@@ -75,7 +75,8 @@ def rights(company: Company) -> list[object]:
 
 def refusals(company: Company, actor: Actor) -> set[type[Exception]]:
     """How all of them are refused; each of them must be, and must leave nothing behind."""
-    before, refused = rights(company), set()
+    before = rights(company)
+    refused: set[type[Exception]] = set()
     for act in acts(company, actor).values():
         with pytest.raises(TenantError) as refusal:
             act()
@@ -136,7 +137,8 @@ def test_no_admin_key_outlives_a_removal_at_the_same_moment(acme: Company) -> No
                 facade.create_admin_key(actor, "late", frozenset(Permission))
 
         removal = partial(facade.remove_member, acme.owner, mallory.actor_id)
-        at_once([make, make, make, removal, make, make, make])
+        crowd: list[Callable[[], None]] = [make, make, make, removal, make, make, make]
+        at_once(crowd)
 
         made = facade.list_keys(acme.owner, KeyKind.ADMIN)
         assert [key for key in made if key.revoked_at is None] == []
