@@ -46,6 +46,14 @@ BALANCE_OF_NO_GRANT = """
      WHERE a.posted_pico
         <> coalesce(g.remaining, 0) - (a.funded_pico - a.posted_pico - a.burned_pico)"""
 
+LEAVING_NOT_OF_GRANTS = """
+    SELECT a.organization_id, a.leaving_pico, coalesce(g.leaving, 0)
+      FROM billing_account a
+      LEFT JOIN (SELECT organization_id, sum(leaving_pico) AS leaving
+                   FROM billing_credit_grant GROUP BY 1) g
+        ON g.organization_id = a.organization_id
+     WHERE a.leaving_pico <> coalesce(g.leaving, 0)"""
+
 TOP_UP_NOT_GRANTED = """
     SELECT t.id, t.state, t.amount_pico, g.amount_pico
       FROM billing_top_up t
@@ -97,6 +105,11 @@ INVARIANTS = (
         "a balance is not what is left of its grants less what is owed",
         "billing_account",
         BALANCE_OF_NO_GRANT,
+    ),
+    (
+        "what leaves an account is not what leaves its grants",
+        "billing_account",
+        LEAVING_NOT_OF_GRANTS,
     ),
     ("a top-up and its grant do not agree", "billing_top_up", TOP_UP_NOT_GRANTED),
     (

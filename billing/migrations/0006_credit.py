@@ -68,6 +68,7 @@ class Migration(migrations.Migration):
                 ("priority", models.SmallIntegerField()),
                 ("amount_pico", billing.fields.IntegerMoneyField()),
                 ("remaining_pico", billing.fields.IntegerMoneyField()),
+                ("leaving_pico", billing.fields.IntegerMoneyField(db_default=0)),
                 ("effective_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField(null=True)),
                 ("posted_at", models.DateTimeField(null=True)),
@@ -154,6 +155,11 @@ class Migration(migrations.Migration):
             model_name="account",
             name="funded_pico",
             field=billing.fields.IntegerMoneyField(default=0),
+        ),
+        migrations.AddField(
+            model_name="account",
+            name="leaving_pico",
+            field=billing.fields.IntegerMoneyField(db_default=0),
         ),
         migrations.AddField(
             model_name="ledgertransaction",
@@ -291,6 +297,16 @@ class Migration(migrations.Migration):
                     ("remaining_pico__lte", models.F("amount_pico")),
                 ),
                 name="billing_credit_grant_remaining",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="creditgrantrow",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("leaving_pico__gte", 0),
+                    ("leaving_pico__lte", models.F("remaining_pico")),
+                ),
+                name="billing_credit_grant_leaving",
             ),
         ),
         migrations.AddConstraint(

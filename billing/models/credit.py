@@ -29,6 +29,8 @@ class CreditGrantRow(TenantModel):
     priority = models.SmallIntegerField()
     amount_pico = IntegerMoneyField()
     remaining_pico = IntegerMoneyField()
+    leaving_pico = IntegerMoneyField(db_default=0)
+    """Of what remains, the part that goes once no open hold reserves it: ended or paid back."""
     effective_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     posted_at = models.DateTimeField(null=True)
@@ -54,6 +56,12 @@ class CreditGrantRow(TenantModel):
                     amount_pico__gt=0,
                     remaining_pico__gte=0,
                     remaining_pico__lte=models.F("amount_pico"),
+                ),
+            ),
+            models.CheckConstraint(
+                name="billing_credit_grant_leaving",
+                condition=models.Q(
+                    leaving_pico__gte=0, leaving_pico__lte=models.F("remaining_pico")
                 ),
             ),
             models.CheckConstraint(

@@ -70,6 +70,8 @@ class Account(TenantModel):
     funded_pico = IntegerMoneyField(default=0)
     # Of what usage has charged, the part that grants and invoices have paid for.
     burned_pico = IntegerMoneyField(default=0)
+    # Of grants that are over or went back, what open holds still reserve: no new hold may.
+    leaving_pico = IntegerMoneyField(db_default=0)
     quota_version = models.BigIntegerField(db_default=0)
     """Counts changes of the tenant's quotas: a hold or settle that began by others is run again."""
 

@@ -47,7 +47,7 @@ BEGIN
       FROM billing_account a
      WHERE a.organization_id = item.organization AND a.currency = price.currency
        -- Spares a hopeless item its writes; billing_reserve_money is what decides.
-       AND a.posted_pico - a.held_pico - item.amount >= a.floor_pico
+       AND a.posted_pico - a.held_pico - a.leaving_pico - item.amount >= a.floor_pico
     ON CONFLICT (id) DO NOTHING;
     IF FOUND THEN
         RETURN '';
@@ -170,7 +170,7 @@ BEGIN
     LOOP
         UPDATE billing_account SET held_pico = held_pico + total.amount
          WHERE ledger_account_id = total.account AND quota_version = total.version
-           AND posted_pico - held_pico - total.amount >= floor_pico;
+           AND posted_pico - held_pico - leaving_pico - total.amount >= floor_pico;
         CONTINUE WHEN FOUND;
         PERFORM billing_check_quota_version(total.account, total.version);
         FOR one IN
@@ -180,7 +180,7 @@ BEGIN
         LOOP
             UPDATE billing_account SET held_pico = held_pico + one.amount
              WHERE ledger_account_id = total.account AND quota_version = total.version
-               AND posted_pico - held_pico - one.amount >= floor_pico;
+               AND posted_pico - held_pico - leaving_pico - one.amount >= floor_pico;
             IF NOT FOUND THEN
                 refused := refused || one.id;
             END IF;

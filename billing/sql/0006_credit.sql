@@ -30,6 +30,8 @@ CREATE INDEX billing_credit_grant_left ON billing_credit_grant (organization_id)
 -- What the tending job looks for.
 CREATE INDEX billing_credit_grant_due ON billing_credit_grant (expires_at)
     WHERE remaining_pico > 0 AND expires_at IS NOT NULL;
+CREATE INDEX billing_credit_grant_leaving ON billing_credit_grant (organization_id)
+    WHERE leaving_pico > 0;
 CREATE INDEX billing_credit_grant_waiting ON billing_credit_grant (effective_at)
     WHERE posted_at IS NULL;
 CREATE INDEX billing_top_up_recent ON billing_top_up (organization_id, created_at DESC);
@@ -49,7 +51,7 @@ GRANT INSERT, UPDATE ON billing_credit_grant, billing_top_up TO headrace_definer
 GRANT INSERT ON billing_grant_burn TO headrace_definer;
 GRANT UPDATE (low_since_at, recharge_failures, recharge_not_before_at)
     ON billing_settings TO headrace_definer;
-GRANT UPDATE (funded_pico, burned_pico) ON billing_account TO headrace_definer;
+GRANT UPDATE (funded_pico, burned_pico, leaving_pico) ON billing_account TO headrace_definer;
 
 CREATE FUNCTION billing_top_up_forward() RETURNS trigger
 LANGUAGE plpgsql
@@ -119,6 +121,16 @@ BEGIN
 END
 $$;
 
+-- Say in the account what leaves: all that its grants say. The caller holds the account.
+CREATE FUNCTION billing_sum_leaving(organization uuid) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, public, pg_temp
+AS $$
+    UPDATE billing_account a SET leaving_pico = now_leaving.amount
+      FROM (SELECT coalesce(sum(g.leaving_pico), 0) AS amount FROM billing_credit_grant g
+             WHERE g.organization_id = organization AND g.leaving_pico > 0) now_leaving
+     WHERE a.organization_id = organization AND a.leaving_pico <> now_leaving.amount
+$$;
+
 -- Let grants pay what usage has charged and nothing has paid yet. The caller holds the account.
 CREATE FUNCTION billing_burn_grants(organization uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
@@ -138,7 +150,9 @@ BEGIN
          ORDER BY g.category = 'paid', g.priority, g.expires_at NULLS LAST, g.created_at, g.id
     LOOP
         part := least(owed, given.remaining_pico);
-        UPDATE billing_credit_grant SET remaining_pico = remaining_pico - part
+        UPDATE billing_credit_grant
+           SET remaining_pico = remaining_pico - part,
+               leaving_pico = least(leaving_pico, remaining_pico - part)
          WHERE id = given.id;
         INSERT INTO billing_grant_burn (id, organization_id, grant_id, kind, amount_pico)
         VALUES (uuidv7(), organization, given.id, 'usage', part);
@@ -149,6 +163,7 @@ BEGIN
     IF burned > 0 THEN
         UPDATE billing_account SET burned_pico = burned_pico + burned
          WHERE organization_id = organization;
+        PERFORM billing_sum_leaving(organization);
     END IF;
 END
 $$;
@@ -183,24 +198,62 @@ BEGIN
 END
 $$;
 
--- What no open hold reserves.
+-- What no open hold reserves, and is here to stay.
 CREATE FUNCTION billing_free_credit(organization uuid) RETURNS numeric
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 AS $$
-    SELECT greatest(0, a.posted_pico - a.held_pico - greatest(a.floor_pico, 0))
+    SELECT greatest(0, a.posted_pico - a.held_pico - a.leaving_pico
+                       - greatest(a.floor_pico, 0))
       FROM billing_account a WHERE a.organization_id = organization
 $$;
 
+-- Take what leaves, as far as no open hold reserves it. What had gone back to whom it came from was
+-- written off until now, as if it were spent. The caller holds the account.
+CREATE FUNCTION billing_take_leaving(organization uuid) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    given billing_credit_grant;
+    unreserved numeric;
+    part numeric;
+    is_paid boolean;
+    tx uuid;
+BEGIN
+    SELECT a.posted_pico - a.held_pico - greatest(a.floor_pico, 0) INTO unreserved
+      FROM billing_account a WHERE a.organization_id = organization;
+    FOR given IN
+        SELECT * FROM billing_credit_grant g
+         WHERE g.organization_id = organization AND g.leaving_pico > 0
+         ORDER BY g.expires_at NULLS LAST, g.id
+    LOOP
+        part := least(given.leaving_pico, unreserved);
+        EXIT WHEN part <= 0;
+        is_paid := given.source LIKE 'top\_up:%';
+        tx := billing_post(
+            organization,
+            CASE WHEN is_paid THEN 'returned:' ELSE 'expiry:' END || given.id || ':'
+                || given.remaining_pico,
+            CASE WHEN is_paid THEN 'refund' ELSE 'expiry' END,
+            jsonb_build_object('credit', -part,
+                               CASE WHEN is_paid THEN 'write_off' ELSE 'expired' END, part),
+            given.ledger_tx_id);
+        UPDATE billing_credit_grant SET leaving_pico = leaving_pico - part WHERE id = given.id;
+        PERFORM billing_take_from_grant(
+            given.id, CASE WHEN is_paid THEN 'refunded' ELSE 'expired' END, part, tx);
+        unreserved := unreserved - part;
+    END LOOP;
+    PERFORM billing_sum_leaving(organization);
+END
+$$;
+
 -- Bring an organization's grants up to `moment`: burn what usage has charged, take up what comes
--- into force, end what has expired. What open holds reserve of an expired grant stays until they
--- are closed.
+-- into force, end what has expired. What open holds reserve of an expired grant leaves when they
+-- are closed, and is reserved by no other hold until then.
 CREATE FUNCTION billing_tend_credit(organization uuid, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
 DECLARE
     given billing_credit_grant;
-    ending numeric;
-    tx uuid;
 BEGIN
     PERFORM billing_lock_account(organization);
     PERFORM billing_burn_grants(organization);
@@ -212,19 +265,10 @@ BEGIN
     LOOP
         PERFORM billing_activate_grant(given);
     END LOOP;
-    FOR given IN
-        SELECT * FROM billing_credit_grant g
-         WHERE g.organization_id = organization AND g.posted_at IS NOT NULL
-           AND g.remaining_pico > 0 AND g.expires_at <= moment
-         ORDER BY g.expires_at, g.id
-    LOOP
-        ending := least(given.remaining_pico, billing_free_credit(organization));
-        CONTINUE WHEN ending = 0;
-        tx := billing_post(
-            organization, 'expiry:' || given.id || ':' || given.remaining_pico, 'expiry',
-            jsonb_build_object('credit', -ending, 'expired', ending), given.ledger_tx_id);
-        PERFORM billing_take_from_grant(given.id, 'expired', ending, tx);
-    END LOOP;
+    UPDATE billing_credit_grant g SET leaving_pico = remaining_pico
+     WHERE g.organization_id = organization AND g.posted_at IS NOT NULL
+       AND g.remaining_pico > 0 AND g.expires_at <= moment;
+    PERFORM billing_take_leaving(organization);
 END
 $$;
 
@@ -240,6 +284,7 @@ BEGIN
         OR EXISTS (SELECT FROM billing_credit_grant g
                     WHERE g.organization_id = organization
                       AND (g.posted_at IS NULL AND g.effective_at <= now()
+                           OR g.leaving_pico > 0
                            OR g.remaining_pico > 0 AND g.expires_at <= now()))
     THEN
         PERFORM billing_tend_credit(organization, now());
@@ -247,16 +292,20 @@ BEGIN
 END
 $$;
 
--- Organizations whose grants come into force or end by `moment`.
+-- Organizations whose grants come into force or end by `moment`, or leave: who waits longest first.
 CREATE FUNCTION billing_credit_due(moment timestamptz, organizations_max int) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
     SELECT organization_id FROM (
-        SELECT g.organization_id FROM billing_credit_grant g
+        SELECT g.organization_id, g.expires_at AS due_at FROM billing_credit_grant g
          WHERE g.remaining_pico > 0 AND g.expires_at <= moment
-        UNION
-        SELECT g.organization_id FROM billing_credit_grant g
+        UNION ALL
+        SELECT g.organization_id, coalesce(g.expires_at, g.posted_at) FROM billing_credit_grant g
+         WHERE g.leaving_pico > 0
+        UNION ALL
+        SELECT g.organization_id, g.effective_at FROM billing_credit_grant g
          WHERE g.posted_at IS NULL AND g.effective_at <= moment) due
+     GROUP BY organization_id ORDER BY min(due_at), organization_id
      LIMIT organizations_max
 $$;
 
@@ -311,6 +360,8 @@ $$;
 
 ALTER FUNCTION billing_lock_account OWNER TO headrace_definer;
 ALTER FUNCTION billing_post OWNER TO headrace_definer;
+ALTER FUNCTION billing_sum_leaving OWNER TO headrace_definer;
+ALTER FUNCTION billing_take_leaving OWNER TO headrace_definer;
 ALTER FUNCTION billing_burn_grants OWNER TO headrace_definer;
 ALTER FUNCTION billing_activate_grant OWNER TO headrace_definer;
 ALTER FUNCTION billing_take_from_grant OWNER TO headrace_definer;
@@ -320,7 +371,8 @@ ALTER FUNCTION billing_tend_credit(uuid) OWNER TO headrace_definer;
 ALTER FUNCTION billing_credit_due OWNER TO headrace_definer;
 ALTER FUNCTION billing_grant_credit OWNER TO headrace_definer;
 REVOKE ALL ON FUNCTION
-    billing_lock_account, billing_post, billing_burn_grants, billing_activate_grant,
+    billing_lock_account, billing_post, billing_sum_leaving, billing_take_leaving,
+    billing_burn_grants, billing_activate_grant,
     billing_take_from_grant, billing_free_credit, billing_tend_credit(uuid, timestamptz),
     billing_tend_credit(uuid), billing_credit_due, billing_grant_credit
     FROM PUBLIC;

@@ -99,7 +99,8 @@ END
 $$;
 
 -- Give back part of a top-up, once per key. What was spent already cannot be asked for; where the
--- provider has paid it back all the same (`is_done`), the shortfall is written off.
+-- provider has paid it back all the same (`is_done`), the shortfall is written off; what of it is
+-- still there, reserved by open holds, leaves when they are closed (billing_take_leaving).
 CREATE FUNCTION billing_refund_top_up(
     payment text, top_up uuid, amount numeric, idempotency text, is_done boolean
 ) RETURNS boolean
@@ -110,6 +111,7 @@ DECLARE
     before numeric;
     given billing_credit_grant;
     taken numeric;
+    reserved numeric;
     tx uuid;
 BEGIN
     IF (amount > 0) IS NOT TRUE THEN
@@ -140,7 +142,8 @@ BEGIN
     PERFORM billing_burn_grants(mine.organization_id);
     SELECT * INTO STRICT given FROM billing_credit_grant g
      WHERE g.organization_id = mine.organization_id AND g.source = 'top_up:' || mine.id;
-    taken := least(amount, given.remaining_pico, billing_free_credit(mine.organization_id));
+    taken := least(amount, given.remaining_pico - given.leaving_pico,
+                   billing_free_credit(mine.organization_id));
     IF taken < amount AND NOT is_done THEN
         RAISE EXCEPTION 'more than is left of what was paid'
             USING ERRCODE = 'check_violation', CONSTRAINT = 'billing_refund_amount';
@@ -152,10 +155,16 @@ BEGIN
     IF taken > 0 THEN
         PERFORM billing_take_from_grant(given.id, 'refunded', taken, tx);
     END IF;
+    reserved := least(amount, given.remaining_pico - given.leaving_pico) - taken;
+    IF reserved > 0 THEN
+        UPDATE billing_credit_grant SET leaving_pico = leaving_pico + reserved
+         WHERE id = given.id;
+        PERFORM billing_sum_leaving(mine.organization_id);
+    END IF;
     PERFORM tenants_audit(
         mine.organization_id, 'system', NULL, '', NULL, 'topup.refunded', 'top_up', mine.id::text,
         jsonb_build_object('amount_pico', amount::text, 'written_off_pico',
-                           (amount - taken)::text));
+                           (amount - taken - reserved)::text, 'reserved_pico', reserved::text));
     RETURN true;
 END
 $$;

@@ -10,11 +10,12 @@ from django.db import connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from billing.contracts import CreditConflict, GrantCategory, UsageCounts
+from billing.contracts import CreditConflict, GrantCategory, HoldRefusal, UsageCounts
 from billing.credit.burning import Grant, burn, burn_order, expire
 from billing.facade import (
     credit_grants,
     grant_credit,
+    hold,
     reconcile,
     settle,
     tend_credit,
@@ -107,6 +108,22 @@ def test_an_expired_grant_leaves_what_open_holds_reserve(poor: Tenant) -> None:
     tend_credit_of(poor.organization_id, NOW + DAY)
     assert (poor.balance().posted_pico, left(poor)) == (0, {"ending": 0})
     assert expired_pico(poor) == 80
+    assert reconcile() == []
+
+
+def test_no_hold_counts_on_credit_that_has_ended(poor: Tenant) -> None:
+    grant_credit(poor.organization_id, 100, "ending", expires_at=NOW + DAY)
+    first, second = poor.held(50, 0), poor.held(50, 0)
+    tend_credit_of(poor.organization_id, NOW + DAY)
+
+    settle([used(first, UsageCounts(1, 0, 0))])
+    [refused] = hold([poor.request(1, 0)])
+    assert refused.refusal is HoldRefusal.INSUFFICIENT_QUOTA
+
+    settle([used(second, UsageCounts(50, 0, 0))])
+    tend_credit()
+    assert (poor.balance().posted_pico, left(poor)) == (0, {"ending": 0})
+    assert expired_pico(poor) == 49
     assert reconcile() == []
 
 

@@ -20,7 +20,7 @@ from billing.contracts import (
     RefundTooLarge,
     UsageCounts,
 )
-from billing.credit.burning import Grant, burn, expire
+from billing.credit.burning import NEVER, Grant, burn
 from billing.facade import (
     begin_topup,
     complete_topup,
@@ -52,6 +52,7 @@ class Purse:
     owed: int = 0
     holds: dict[UUID, int] = field(default_factory=dict)
     limit: int = 0
+    leaving: dict[int, int] = field(default_factory=dict)
 
     @property
     def balance(self) -> int:
@@ -67,6 +68,17 @@ class Purse:
         """Let grants pay."""
         burned = burn(self.grants, self.owed)
         self.grants, self.owed = list(burned.grants), burned.owed_pico
+        for one in self.grants:
+            if one.age in self.leaving:
+                self.leaving[one.age] = min(self.leaving[one.age], one.remaining_pico)
+
+    def leave(self) -> None:
+        """Take what has gone back or has ended, as far as nothing reserves it."""
+        ends = {one.age: one.expires_at or NEVER for one in self.grants}
+        for age in sorted(self.leaving, key=lambda age: (ends[age], age)):
+            part = min(self.leaving[age], max(self.balance - self.held, 0))
+            self.take(age, part)
+            self.leaving[age] -= part
 
     def add(self, grant: Grant) -> None:
         """A new grant pays for what is used after it, and for debts."""
@@ -116,8 +128,10 @@ class Money(RuleBasedStateMachine):
         self.now += days * DAY
         tend_credit_of(self.id, self.now)
         self.purse.burn()
-        free = max(self.purse.balance - self.purse.held, 0)
-        self.purse.grants = list(expire(self.purse.grants, free, self.now))
+        for one in self.purse.grants:
+            if one.expires_at is not None and one.expires_at <= self.now:
+                self.purse.leaving[one.age] = one.remaining_pico
+        self.purse.leave()
 
     @rule(limit=st.integers(0, 200))
     def credit_limit(self, limit: int) -> None:
@@ -134,7 +148,8 @@ class Money(RuleBasedStateMachine):
         """A hold stands where the balance and the limit cover it."""
         request = self.tenant.request(prompt, output)
         [outcome] = hold([request])
-        covered = self.purse.balance - self.purse.held - prompt - output >= -self.purse.limit
+        left = self.purse.balance - self.purse.held - sum(self.purse.leaving.values())
+        covered = left - prompt - output >= -self.purse.limit
         assert (outcome.refusal is None) == covered
         if covered:
             self.purse.holds[request.request_id] = prompt + output
@@ -167,25 +182,29 @@ class Money(RuleBasedStateMachine):
         self.purse.add(Grant(age, GrantCategory.PAID, 0, units * PICO))
         return reference, age, units * PICO
 
-    @rule(payment=consumes(paid), amount=st.integers(1, 4 * 10**12))
-    def refund(self, payment: tuple[str, int, int], amount: int) -> None:
-        """What is left of a top-up and not reserved goes back; more is refused."""
+    @rule(payment=consumes(paid), amount=st.integers(1, 4 * 10**12), is_done=st.booleans())
+    def refund(self, payment: tuple[str, int, int], amount: int, is_done: bool) -> None:
+        """What is left of a top-up and not reserved goes back; more is refused, or leaves later."""
         reference, age, paid_pico = payment
         self.purse.burn()
         [left] = [one.remaining_pico for one in self.purse.grants if one.age == age]
-        free = max(self.purse.balance - self.purse.held, 0)
+        free = max(self.purse.balance - self.purse.held - sum(self.purse.leaving.values()), 0)
+        most = paid_pico if is_done else min(paid_pico, left, free)
         try:
-            refund_topup(reference, amount, f"refund {age}")
+            refund_topup(reference, amount, f"refund {age}", is_done=is_done)
         except RefundTooLarge:
-            assert amount > min(paid_pico, left, free)
+            assert amount > most
         else:
-            assert amount <= min(paid_pico, left, free)
-            self.purse.take(age, amount)
+            assert amount <= most
+            taken = min(amount, left, free)
+            self.purse.take(age, taken)
+            self.purse.leaving[age] = min(amount, left) - taken
 
     @rule()
     def read(self) -> None:
         """Grants are as of now whenever somebody looks."""
         self.purse.burn()
+        self.purse.leave()
         assert sorted(one.remaining_pico for one in credit_grants(self.id)) == sorted(
             one.remaining_pico for one in self.purse.grants
         )

@@ -88,6 +88,7 @@ def both(*shifts: tuple[str, str]) -> tuple[str, str]:
         ("billing_grant_burn", shifted("amount_pico"), "grants and invoices have paid"),
         ("billing_account", shifted("funded_pico"), "entries other than usage"),
         ("billing_account", shifted("burned_pico"), "less what is owed"),
+        ("billing_account", shifted("leaving_pico"), "what leaves an account"),
         (
             "billing_top_up",
             ("refunded_pico = amount_pico", "refunded_pico = 0"),

@@ -8,6 +8,7 @@ from django.db import ProgrammingError, connections
 
 from billing.contracts import (
     PICO,
+    HoldRefusal,
     RefundTooLarge,
     TopUp,
     TopUpConflict,
@@ -22,6 +23,7 @@ from billing.facade import (
     complete_topup,
     credit_grants,
     fail_topup,
+    hold,
     note_payment,
     recharge_due,
     recharge_settings,
@@ -30,9 +32,11 @@ from billing.facade import (
     save_billing_settings,
     save_recharge,
     settle,
+    tend_credit,
     top_up,
     top_ups,
     use_payment_provider,
+    void,
     watch_balances,
 )
 from tenants.contracts import Actor, ActorKind, Permission, PermissionDenied
@@ -237,6 +241,47 @@ def test_what_the_provider_paid_back_all_the_same_is_written_off(poor: Tenant, t
 
     assert legs(poor) == {"credit": 0, "cash": 0, "revenue": 15 * PICO, "write_off": -15 * PICO}
     assert [one.state for one in top_ups(poor.organization_id)] == [TopUpState.REFUNDED]
+    assert reconcile() == []
+
+
+def test_what_went_back_while_holds_were_open_leaves_when_they_close(
+    poor: Tenant, till: Till
+) -> None:
+    reference = paid(poor)
+    first, second = (poor.held(10 * PICO, 0) for _ in range(2))
+
+    refund_topup(reference, TWENTY, "dispute", is_done=True)
+    assert poor.balance().posted_pico == TWENTY
+    assert reconcile() == []
+
+    settle([used(first, UsageCounts(1, 0, 0))])
+    [refused] = hold([poor.request(1, 0)])
+    assert refused.refusal is HoldRefusal.INSUFFICIENT_QUOTA
+    assert tend_credit() >= 1
+    assert poor.balance().posted_pico == 10 * PICO
+
+    settle([used(second, UsageCounts(1, 0, 0))])
+    assert tend_credit() >= 1
+    assert legs(poor) == {"credit": 0, "cash": 0, "revenue": 2, "write_off": -2}
+    assert [one.remaining_pico for one in credit_grants(poor.organization_id)] == [0]
+    assert reconcile() == []
+
+
+def test_a_payment_that_goes_back_in_parts_takes_no_other_credit(poor: Tenant, till: Till) -> None:
+    reference = paid(poor)
+    request = poor.held(TWENTY, 0)
+    for part in range(2):
+        refund_topup(reference, 10 * PICO, f"dispute {part}", is_done=True)
+    paid(poor, "second")
+    assert hold([poor.request(1, 0)])[0].refusal is HoldRefusal.INSUFFICIENT_QUOTA
+
+    void([request.request_id])
+    poor.held(TWENTY, 0)
+    assert hold([poor.request(1, 0)])[0].refusal is HoldRefusal.INSUFFICIENT_QUOTA
+    tend_credit()
+
+    assert poor.balance().posted_pico == TWENTY
+    assert legs(poor) == {"credit": TWENTY, "cash": -TWENTY, "write_off": 0}
     assert reconcile() == []
 
 
