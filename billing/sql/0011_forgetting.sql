@@ -36,21 +36,29 @@ RETURN billing_is_forgotten(end_user, name) OR tags @> ANY (pairs)
 CREATE FUNCTION billing_forget_events(
     organization uuid, name text, among text[], pairs jsonb[], since timestamptz
 ) RETURNS uuid[]
-LANGUAGE sql SET search_path = pg_catalog, public, pg_temp
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
 AS $$
-    WITH event AS (
+DECLARE
+    named uuid[];
+BEGIN
+    WITH renamed AS (
         UPDATE billing_usage_event e
            SET end_user = CASE WHEN billing_is_forgotten(e.end_user, name)
                                THEN '(forgotten)' ELSE e.end_user END,
                tags = billing_forgetful_tags(e.tags, name, among)
          WHERE e.organization_id = organization AND e.occurred_at >= since
            AND billing_is_named(e.end_user, e.tags, name, pairs)
-        RETURNING e.request_id, e.end_user, e.tags
-    ), hold AS (
-        UPDATE billing_hold h SET end_user = e.end_user, tags = e.tags
-          FROM event e WHERE h.id = e.request_id AND h.organization_id = organization)
-    SELECT coalesce(array_agg(e.request_id), '{}') FROM event e
+        RETURNING e.request_id)
+    SELECT coalesce(array_agg(r.request_id), '{}') INTO named FROM renamed r;
+    -- By a list: joined to what was renamed, each hold would be sought among all of that.
+    UPDATE billing_hold h
+       SET end_user = CASE WHEN billing_is_forgotten(h.end_user, name)
+                           THEN '(forgotten)' ELSE h.end_user END,
+           tags = billing_forgetful_tags(h.tags, name, among)
+     WHERE h.id = ANY (named) AND h.organization_id = organization;
+    RETURN named;
+END
 $$;
 
 -- Forget one end user of an organization, and the name as a value of the tags `among`; with null for
