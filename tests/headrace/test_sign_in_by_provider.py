@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import get_user_model
 from django.test import override_settings
 
@@ -104,4 +105,4 @@ def test_an_old_session_connects_no_provider(acme_login: IdentityProvider) -> No
     answer = come_back(stolen, login=f"{LOGIN}?process=connect")
 
     assert urlsplit(answer.headers["location"]).path == "/accounts/reauthenticate/"
-    assert not person.socialaccount_set.exists()
+    assert not SocialAccount.objects.filter(user=person).exists()
