@@ -17,9 +17,15 @@ PARTITIONS_AHEAD_MONTHS = 3
 def sweep(lapse_s: int, journal_wait_s: int, using: str = "housekeeper") -> SweepReport:
     """Void open holds not renewed for both waits, each with a zero-charge estimated usage event.
 
-    A settle that comes later is answered, not charged.
+    A settle that comes later is answered, not charged. A hold whose own books keep it from being
+    closed stays open, stops no other, and is tried again after another wait.
     """
     quiet = timedelta(seconds=max(lapse_s, journal_wait_s))
-    rows = call("SELECT id FROM billing_sweep_holds(%s, %s) AS id", [quiet, SWEEP_HOLDS_MAX], using)
+    rows = call(
+        "SELECT request_id, fault FROM billing_sweep_holds(%s, %s)", [quiet, SWEEP_HOLDS_MAX], using
+    )
     call("SELECT billing_ensure_partitions(%s)", [PARTITIONS_AHEAD_MONTHS], using)
-    return SweepReport(voided=tuple(row[0] for row in rows))
+    return SweepReport(
+        voided=tuple(request_id for request_id, fault in rows if not fault),
+        stuck={request_id: fault for request_id, fault in rows if fault},
+    )

@@ -156,6 +156,8 @@ class SweepReport:
     """What one sweep did: holds voided for want of any news of them."""
 
     voided: tuple[UUID, ...]
+    stuck: Mapping[UUID, str]
+    """Holds that could not be closed, and why: somebody has to look at their books."""
 
 
 class ReceiptNotFound(BillingError):

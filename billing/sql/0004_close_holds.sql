@@ -3,39 +3,48 @@
 
 DROP FUNCTION billing_release, billing_record_usage;
 
--- Give back what closed holds reserved and take what they cost: counters, then accounts. A counter
--- that is not there belongs to a window from before its policy.
+-- Give back what closed holds reserved and take what they cost: counters, locked in order, then
+-- accounts. A counter that is not there belongs to a window from before its policy.
 CREATE FUNCTION billing_release(closed uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $$
 DECLARE
     delta record;
-    used numeric;
 BEGIN
     FOR delta IN
-        SELECT p.id AS policy, billing_quota_subject(p, h.end_user) AS subject,
-               date_trunc(p.period, h.created_at, p.time_zone) AS window_start, p.limit_amount,
-               sum(billing_quota_reserved(p, h.prompt_tokens, h.output_tokens_max,
-                                          h.amount_pico)) AS reserved,
-               coalesce(sum(billing_quota_used(p, h.uncached_input_tokens, h.cached_input_tokens,
-                                               h.output_tokens, h.charge_pico))
-                        FILTER (WHERE h.state = 'posted'), 0) AS used
-          FROM billing_hold h
-          JOIN billing_quota_policy p
-            ON p.organization_id = h.organization_id AND p.lifted_at IS NULL
-           AND billing_quota_covers(p, h.project_id, h.key_id, h.end_user)
-         WHERE h.id = ANY (closed)
-         GROUP BY p.id, 2, 3 ORDER BY 1, 2, 3
-    LOOP
+        WITH moved AS MATERIALIZED (
+            SELECT p.id AS policy_id, billing_quota_subject(p, h.end_user) AS subject,
+                   date_trunc(p.period, h.created_at, p.time_zone) AS window_start,
+                   p.limit_amount,
+                   sum(billing_quota_reserved(p, h.prompt_tokens, h.output_tokens_max,
+                                              h.amount_pico)) AS reserved,
+                   coalesce(sum(billing_quota_used(p, h.uncached_input_tokens,
+                                                   h.cached_input_tokens, h.output_tokens,
+                                                   h.charge_pico))
+                            FILTER (WHERE h.state = 'posted'), 0) AS used
+              FROM billing_hold h
+              JOIN billing_quota_policy p
+                ON p.organization_id = h.organization_id AND p.lifted_at IS NULL
+               AND billing_quota_covers(p, h.project_id, h.key_id, h.end_user)
+             WHERE h.id = ANY (closed)
+             GROUP BY p.id, 2, 3
+        ), locked AS MATERIALIZED (
+            SELECT m.* FROM moved m JOIN billing_quota_counter c
+                ON (c.policy_id, c.subject, c.window_start)
+                 = (m.policy_id, m.subject, m.window_start)
+             ORDER BY c.policy_id, c.subject, c.window_start FOR NO KEY UPDATE OF c
+        )
         UPDATE billing_quota_counter c
-           SET held_amount = c.held_amount - delta.reserved,
-               used_amount = c.used_amount + delta.used
+           SET held_amount = c.held_amount - l.reserved, used_amount = c.used_amount + l.used
+          FROM locked l
          WHERE (c.policy_id, c.subject, c.window_start)
-             = (delta.policy, delta.subject, delta.window_start)
-        RETURNING c.used_amount INTO used;
-        IF delta.used > 0 AND used * 2 >= delta.limit_amount THEN
+             = (l.policy_id, l.subject, l.window_start)
+        RETURNING l.policy_id, l.subject, l.window_start,
+                  l.used > 0 AND c.used_amount * 2 >= l.limit_amount AS is_nearing
+    LOOP
+        IF delta.is_nearing THEN
             PERFORM billing_announce_thresholds(
-                delta.policy, delta.subject, delta.window_start);
+                delta.policy_id, delta.subject, delta.window_start);
         END IF;
     END LOOP;
     FOR delta IN
@@ -173,34 +182,76 @@ BEGIN
 END
 $$;
 
--- Void holds that nobody renewed for `quiet`, each with a zero-charge estimated event. Holds in
--- somebody's hands are skipped, so sweeps at once share the work; there is no lock around a sweep
--- that somebody could keep it out with.
-CREATE OR REPLACE FUNCTION billing_sweep_holds(quiet interval, holds_max int) RETURNS SETOF uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+-- Void these open holds, which the caller has locked, each with a zero-charge estimated event.
+CREATE FUNCTION billing_lose_holds(ids uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 AS $$
 DECLARE
     hold billing_hold;
-    closed uuid[];
 BEGIN
-    closed := ARRAY(SELECT h.id FROM billing_hold h
-                     WHERE h.state = 'open' AND h.renewed_at < now() - quiet
-                     ORDER BY h.id LIMIT holds_max FOR NO KEY UPDATE SKIP LOCKED);
     FOR hold IN
         UPDATE billing_hold h
            SET state = 'voided', closed_at = now(), quota_version = a.quota_version
           FROM billing_account a
-         WHERE h.id = ANY (closed) AND a.ledger_account_id = h.account_id
+         WHERE h.id = ANY (ids) AND a.ledger_account_id = h.account_id
         RETURNING h.*
     LOOP
         PERFORM billing_record_usage(hold, 'lost', '', 'estimated', 0, 0, 0);
     END LOOP;
-    PERFORM billing_release(closed);
-    RETURN QUERY SELECT unnest(closed);
+    PERFORM billing_release(ids);
 END
 $$;
 
+-- Lose holds that nobody renewed for `quiet`: their ids, with what keeps one from being closed, or
+-- ''. Holds in somebody's hands are skipped, so sweeps at once share the work; there is no lock
+-- around a sweep that somebody could keep it out with. One that its own books keep open stays so,
+-- stops no other, and is tried again after another `quiet`.
+DROP FUNCTION billing_sweep_holds;
+CREATE FUNCTION billing_sweep_holds(quiet interval, holds_max int)
+RETURNS TABLE (request_id uuid, fault text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+AS $$
+DECLARE
+    silent uuid[];
+BEGIN
+    silent := ARRAY(SELECT h.id FROM billing_hold h
+                     WHERE h.state = 'open' AND h.renewed_at < now() - quiet
+                     ORDER BY h.id LIMIT holds_max FOR NO KEY UPDATE SKIP LOCKED);
+    BEGIN
+        PERFORM billing_lose_holds(silent);
+        RETURN QUERY SELECT s.id, '' FROM unnest(silent) AS s (id);
+        RETURN;
+    EXCEPTION WHEN integrity_constraint_violation OR data_exception THEN
+        NULL;  -- one of them spoils it for all: one by one
+    END;
+    -- In the order of locks, before the first of them locks its account.
+    PERFORM FROM billing_quota_demand(silent) d JOIN billing_quota_counter c
+              ON (c.policy_id, c.subject, c.window_start)
+               = (d.policy_id, d.subject, d.window_start)
+      ORDER BY c.policy_id, c.subject, c.window_start FOR NO KEY UPDATE OF c;
+    PERFORM FROM billing_account a
+      WHERE a.ledger_account_id IN (SELECT h.account_id FROM billing_hold h
+                                     WHERE h.id = ANY (silent))
+      ORDER BY a.ledger_account_id FOR NO KEY UPDATE;
+    FOREACH request_id IN ARRAY silent LOOP
+        fault := '';
+        BEGIN
+            PERFORM billing_lose_holds(ARRAY[request_id]);
+        EXCEPTION WHEN integrity_constraint_violation OR data_exception THEN
+            fault := sqlerrm;
+            RAISE WARNING 'hold % stays open: %', request_id, fault;
+            UPDATE billing_hold h SET renewed_at = now() WHERE h.id = request_id;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+ALTER FUNCTION billing_sweep_holds OWNER TO headrace_definer;
+ALTER FUNCTION billing_lose_holds OWNER TO headrace_definer;
 ALTER FUNCTION billing_release OWNER TO headrace_definer;
 ALTER FUNCTION billing_record_usage OWNER TO headrace_definer;
-REVOKE ALL ON FUNCTION billing_release, billing_record_usage FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    billing_sweep_holds, billing_lose_holds, billing_release, billing_record_usage FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_sweep_holds TO headrace_housekeeper;

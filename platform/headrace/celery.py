@@ -71,6 +71,8 @@ def sweep_holds() -> None:
     report = billing.facade.sweep(settings.HOLD_LAPSE_S, settings.JOURNAL_WAIT_S)
     for request_id in report.voided:
         log.warning("hold voided: no news of its request", request_id=request_id.hex)
+    for request_id, fault in report.stuck.items():
+        log.error("hold cannot be closed", request_id=request_id.hex, fault=fault)
 
 
 @app.task(name="headrace.forget_sessions")

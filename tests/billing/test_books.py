@@ -155,6 +155,41 @@ def test_sweeps_at_once_share_the_holds(acme: Tenant) -> None:
     assert reconcile() == []
 
 
+def test_a_hold_that_cannot_be_closed_stops_no_other(acme: Tenant, globex: Tenant) -> None:
+    set_daily_tokens(acme.organization_id, 1_000)
+    requests = [acme.held(), acme.held(), globex.held()]
+
+    def shift(tokens: int) -> None:
+        with tenant_scope(acme.organization_id, "owner"), connections["owner"].cursor() as cursor:
+            cursor.execute(
+                "UPDATE billing_quota_counter SET held_amount = held_amount + %s"
+                " WHERE organization_id = %s",
+                [tokens, acme.organization_id],
+            )
+            assert cursor.rowcount == 1
+
+    for tenant, request in zip((acme, acme, globex), requests, strict=True):
+        age(tenant, request.request_id, HOUR_S)
+    shift(-100)
+
+    report = sweep(120, 900)
+
+    first, second, other = (request.request_id for request in requests)
+    assert {first, other} <= set(report.voided)
+    assert list(report.stuck) == [second]
+    assert "billing_quota_counter" in report.stuck[second]
+    assert globex.balance().held_pico == 0
+    assert acme.receipt(requests[1]).state == "open"
+    assert acme.balance().held_pico == 100
+    # It waits for its turn, and goes once its books are put right.
+    assert second not in sweep(120, 900).stuck
+    shift(100)
+    age(acme, second, HOUR_S)
+    assert second in sweep(120, 900).voided
+    assert acme.balance().held_pico == 0
+    assert reconcile() == []
+
+
 def test_the_app_cannot_keep_a_sweep_from_its_work(acme: Tenant) -> None:
     request = acme.held()
     age(acme, request.request_id, HOUR_S)
