@@ -15,7 +15,9 @@ from billing.contracts import PriceBookInvalid, Repriced
 from billing.retry import call
 
 PART_MAX = 200
-"""Events corrected in one transaction, which keeps the tenant's account locked."""
+"""Events of one transaction, which keeps the tenant's account locked while it posts."""
+BEFORE_ALL = UUID(int=0)
+"""Where a span begins: positions are a time and the id of a request, and none has a lesser id."""
 REASON_CHARS_MAX = 200
 
 
@@ -62,20 +64,20 @@ def _corrected(
     using: str,
 ) -> Repriced:
     events, charged, given_back, written_off = 0, 0, 0, 0
-    since = start_at
+    since, after = start_at, BEFORE_ALL
     while True:
-        [(corrected, *moved, last_at)] = call(
-            "SELECT * FROM billing_correct_events(%s, %s, %s, %s, %s, %s, %s, %s)",
-            [organization_id, book_id, model, since, end_at, PART_MAX, reason, created_by],
+        [(looked, corrected, *moved, last_at, last_id)] = call(
+            "SELECT * FROM billing_correct_events(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [organization_id, book_id, model, since, after, end_at, PART_MAX, reason, created_by],
             using,
         )
         events += corrected
         charged += int(moved[0])
         given_back += int(moved[1])
         written_off += int(moved[2])
-        if corrected < PART_MAX:
+        if looked < PART_MAX:
             return Repriced(organization_id, events, charged, given_back, written_off)
-        since = last_at
+        since, after = last_at, last_id
 
 
 def _looked_at(
@@ -92,8 +94,9 @@ def _looked_at(
             " coalesce(sum(greatest(least(new_pico, covered_pico) - paid_pico, 0)), 0),"
             " coalesce(sum(greatest(paid_pico - least(new_pico, covered_pico), 0)), 0),"
             " coalesce(sum(new_pico - old_pico - least(new_pico, covered_pico) + paid_pico), 0)"
-            " FROM billing_repriced(%s, %s, %s, %s, %s) WHERE new_pico <> old_pico",
-            [organization_id, book_id, model, start_at, end_at],
+            " FROM billing_repriced(%s, %s, %s, %s, %s, %s, NULL)"
+            " WHERE NOT is_corrected AND new_pico <> old_pico",
+            [organization_id, book_id, model, start_at, BEFORE_ALL, end_at],
         )
         events, *moved = cursor.fetchone() or (0, 0, 0, 0)
     return Repriced(organization_id, events, *(int(amount) for amount in moved))

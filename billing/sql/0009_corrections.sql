@@ -8,22 +8,32 @@ CREATE INDEX billing_correction_made ON billing_correction (organization_id, cre
 GRANT SELECT ON billing_correction TO headrace_app, headrace_housekeeper, headrace_definer;
 GRANT INSERT ON billing_correction TO headrace_definer;
 
--- What a book makes of a tenant's events: for each that it has not corrected yet, what the event
--- has come to and been paid so far, what it comes to at the prices in force when the book was new,
--- and the most that its hold would have covered at them. Those are all of the list's, whichever
--- version they came in, or all of the tenant's own. Classes without one keep the event's price, and
--- the list never touches a class that was sold at a price of the tenant's own. To be inlined, so
--- without a search path of its own.
-CREATE FUNCTION billing_repriced(
-    organization uuid, book uuid, model text, since timestamptz, until timestamptz
-)
-RETURNS TABLE (
-    occurred_at timestamptz, request_id uuid, ledger_tx_id uuid,
+CREATE TYPE billing_repriced_event AS (
+    occurred_at timestamptz, request_id uuid, ledger_tx_id uuid, is_corrected boolean,
     old_pico numeric, paid_pico numeric, new_pico numeric, covered_pico numeric
+);
+
+-- What a book makes of the tenant's next events behind a position, the oldest first: for each
+-- whether that book has corrected it already, what it has come to and been paid so far, what it
+-- comes to at the prices in force when the book was new, and the most that its hold would have
+-- covered at them. Those are all of the list's, whichever version they came in, or all of the
+-- tenant's own. Classes without one keep the event's price, and the list never touches a class that
+-- was sold at a price of the tenant's own. To be inlined, so without a search path of its own. Each
+-- event is looked up by index: joins over all of them would make the work quadratic.
+CREATE FUNCTION billing_repriced(
+    organization uuid, book uuid, model text,
+    since timestamptz, after uuid, until timestamptz, events_max int
 )
+RETURNS SETOF billing_repriced_event
 LANGUAGE sql STABLE
 AS $$
-    WITH sold AS MATERIALIZED (
+    WITH part AS MATERIALIZED (
+        SELECT e.* FROM billing_usage_event e
+         WHERE e.organization_id = organization AND e.model_served = model
+           AND e.occurred_at >= since AND e.occurred_at < until
+           AND (e.occurred_at, e.request_id) > (since, after)
+         ORDER BY e.occurred_at, e.request_id LIMIT events_max
+    ), sold AS MATERIALIZED (
         SELECT p.tier, p.token_class, p.currency, p.price_micros_per_mtok AS micros, false AS own
           FROM billing_price p JOIN billing_offer o ON o.id = p.offer_id
          WHERE o.public_id = model
@@ -37,16 +47,19 @@ AS $$
     ), agreed AS MATERIALIZED (
         SELECT p.id FROM billing_tenant_price p WHERE p.organization_id = organization
     )
-    SELECT e.occurred_at, e.request_id, e.ledger_tx_id,
+    SELECT e.occurred_at, e.request_id, e.ledger_tx_id, before.is_corrected,
            e.cost_pico + before.moved, e.charge_pico + before.charged,
            e.uncached_input_tokens * unit.input + e.cached_input_tokens * unit.cached
                + e.output_tokens * unit.output,
            h.prompt_tokens * greatest(unit.input, unit.cached) + h.output_tokens_max * unit.output
-      FROM billing_usage_event e
-      JOIN billing_hold h ON h.id = e.request_id AND h.organization_id = organization
+      FROM part e
+     CROSS JOIN LATERAL (
+        SELECT * FROM billing_hold h
+         WHERE h.id = e.request_id AND h.organization_id = organization LIMIT 1) AS h
      CROSS JOIN LATERAL (
         SELECT coalesce(sum(c.new_pico - c.old_pico), 0) AS moved,
-               coalesce(sum(c.charged_pico), 0) AS charged
+               coalesce(sum(c.charged_pico), 0) AS charged,
+               coalesce(bool_or(c.book_id = book), false) AS is_corrected
           FROM billing_correction c
          WHERE c.organization_id = organization AND c.request_id = e.request_id) AS before
      CROSS JOIN LATERAL (
@@ -64,25 +77,22 @@ AS $$
                         CASE WHEN e.cached_input_price_id = e.input_price_id THEN priced.input END,
                         e.cached_input_micros_per_mtok)::numeric AS cached,
                coalesce(priced.output, e.output_micros_per_mtok)::numeric AS output) AS unit
-     WHERE e.organization_id = organization AND e.model_served = model
-       AND e.occurred_at >= since AND e.occurred_at < until
-       AND NOT EXISTS (
-            SELECT FROM billing_correction c
-             WHERE c.organization_id = organization AND c.request_id = e.request_id
-               AND c.book_id = book)
+     ORDER BY e.occurred_at, e.request_id
 $$;
 
--- Correct some of a tenant's events by a book, the oldest first, once for each event and book; how
--- many, what it moved, and how far it came. Each correction is a ledger transaction that points at the event's. What
--- a dearer price asks beyond the hold or the balance is written off: no correction takes a balance
--- past its floor, and none waits for one to be filled. The account is locked throughout, so that
--- the balance looked at is the one charged.
+-- Correct a tenant's next events behind a position by a book, once for each event and book: how
+-- many were looked at and how many corrected, what that moved, and the position it came to. Each
+-- correction is a ledger transaction that points at the event's. What a dearer price asks beyond
+-- the hold or the balance is written off: no correction takes a balance past its floor, and none
+-- waits for one to be filled. Repricings of one tenant wait for each other before they look; its
+-- account is locked only to post, so that the balance looked at is the one charged.
 CREATE FUNCTION billing_correct_events(
-    organization uuid, book uuid, model text, since timestamptz, until timestamptz,
+    organization uuid, book uuid, model text, since timestamptz, after uuid, until timestamptz,
     events_max int, reason text, author text
 )
 RETURNS TABLE (
-    corrected int, charged numeric, given_back numeric, written_off numeric, last_at timestamptz
+    looked int, corrected int, charged numeric, given_back numeric, written_off numeric,
+    last_at timestamptz, last_id uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -90,19 +100,29 @@ AS $$
 DECLARE
     account billing_account;
     free numeric;
-    event record;
+    events billing_repriced_event[];
+    event billing_repriced_event;
     tx uuid;
     paid numeric;
     lost numeric;
 BEGIN
     corrected := 0; charged := 0; given_back := 0; written_off := 0;
+    PERFORM pg_advisory_xact_lock(hashtextextended('billing_correct_events:' || organization, 0));
+    SELECT coalesce(array_agg(r ORDER BY r.occurred_at, r.request_id), '{}') INTO events
+      FROM billing_repriced(organization, book, model, since, after, until, events_max) r;
+    looked := cardinality(events);
+    last_at := events[looked].occurred_at;
+    last_id := events[looked].request_id;
+    SELECT coalesce(array_agg(r ORDER BY r.occurred_at, r.request_id), '{}') INTO events
+      FROM unnest(events) r WHERE NOT r.is_corrected AND r.new_pico <> r.old_pico;
+    IF cardinality(events) = 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     SELECT * INTO STRICT account FROM billing_account a WHERE a.organization_id = organization
        FOR NO KEY UPDATE;
-    free := account.posted_pico - account.held_pico - account.floor_pico;
-    FOR event IN
-        SELECT * FROM billing_repriced(organization, book, model, since, until) r
-         WHERE r.new_pico <> r.old_pico
-         ORDER BY r.occurred_at, r.request_id LIMIT events_max
+    free := account.posted_pico - account.held_pico - account.leaving_pico - account.floor_pico;
+    FOREACH event IN ARRAY events
     LOOP
         paid := least(event.new_pico, event.covered_pico) - event.paid_pico;
         paid := least(paid, greatest(free, 0));
@@ -125,22 +145,19 @@ BEGIN
         VALUES (uuidv7(), organization, event.occurred_at, event.request_id, book,
                 event.old_pico, event.new_pico, paid, lost, tx, reason, author);
         free := free - paid;
-        last_at := event.occurred_at;
         corrected := corrected + 1;
         charged := charged + greatest(paid, 0);
         given_back := given_back + greatest(-paid, 0);
         written_off := written_off + lost;
     END LOOP;
-    IF corrected > 0 THEN
-        UPDATE billing_account SET posted_pico = posted_pico - charged + given_back
-         WHERE organization_id = organization;
-        PERFORM tenants_audit(
-            organization, 'operator', NULL, '', NULL, 'usage.repriced', 'price_book', book::text,
-            jsonb_build_object('model', model, 'events', corrected, 'reason', reason,
-                               'author', author, 'charged_pico', charged::text,
-                               'given_back_pico', given_back::text,
-                               'written_off_pico', written_off::text));
-    END IF;
+    UPDATE billing_account SET posted_pico = posted_pico - charged + given_back
+     WHERE organization_id = organization;
+    PERFORM tenants_audit(
+        organization, 'operator', NULL, '', NULL, 'usage.repriced', 'price_book', book::text,
+        jsonb_build_object('model', model, 'events', corrected, 'reason', reason,
+                           'author', author, 'charged_pico', charged::text,
+                           'given_back_pico', given_back::text,
+                           'written_off_pico', written_off::text));
     RETURN NEXT;
 END
 $$;

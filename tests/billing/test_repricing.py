@@ -1,11 +1,13 @@
 """Repricing corrects past usage by entries of its own, once, and never past a floor."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import connections, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +26,7 @@ from billing.contracts import (
 from billing.facade import publish_book, quote, reconcile, reprice, set_price, settle
 from tests.billing.cast import Tenant, at_once, make_offer, make_tenant, used
 from tests.books import rows
+from tests.house import wait_until
 
 INTERACTIVE = ServiceTier.INTERACTIVE
 COUNTS = UsageCounts(50, 10, 40)
@@ -348,4 +351,53 @@ def test_more_events_than_fit_one_transaction_are_all_corrected(
 
     assert answer.events == len(requests)
     assert answer.given_back_pico == 5 * 600
+    assert reconcile() == []
+
+
+def test_no_event_of_one_moment_is_lost_between_two_transactions(
+    acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("billing.catalog.repricing.PART_MAX", 2)
+    model = make_offer(fresh(), 10, 10, 10)
+    quoted = acme.quoted(quote(acme.organization_id, acme.project_id, model, INTERACTIVE))
+    requests = [quoted.held(60, 40) for _ in range(5)]
+    settle([replace(used(request, COUNTS), model_served=model) for request in requests])
+    list_prices(model, 4, 4, 4)
+
+    [dry] = repriced(model, dry_run=True)
+    [answer] = repriced(model)
+
+    moments = "SELECT count(DISTINCT occurred_at) FROM billing_usage_event WHERE model_served = %s"
+    assert rows(moments, model) == [(1,)]
+    assert (answer.events, answer.given_back_pico) == (5, 3_000)
+    assert answer == dry
+    assert reconcile() == []
+
+
+def test_requests_go_on_until_repricing_posts(acme: Tenant) -> None:
+    model = make_offer(fresh(), 10, 10, 10)
+    request = sold(acme, model)
+    list_prices(model, 4, 4, 4)
+    turn = f"billing_correct_events:{acme.organization_id}"
+
+    def waits() -> bool:
+        return bool(rows("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+
+    def repriced_beside() -> list[Repriced]:
+        try:
+            return repriced(model)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor() as beside:
+        with transaction.atomic("owner"), connections["owner"].cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [turn])
+            answer = beside.submit(repriced_beside)
+            wait_until(waits)
+            before = acme.balance().posted_pico
+            sold(acme, model)
+            assert acme.balance().posted_pico < before
+            assert corrections(request) == []
+
+        assert answer.result()[0].events == 1, "the other was sold at the new prices"
     assert reconcile() == []
