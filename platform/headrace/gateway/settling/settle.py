@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, IntegrityError, InterfaceError
 
 import batch_jobs.facade
 import billing.facade
@@ -77,7 +77,7 @@ async def settle_orphans(finishes: Sequence[Finish], model: str) -> None:
     ours = [finish for finish in finishes if finish.request_id in ids]
     refused = [ids[f.request_id] for f in ours if f.reason is FinishReason.REFUSED]
     if refused:
-        await in_database(billing.facade.void, refused)
+        await _void_all(refused)
     computed = [f for f in ours if f.reason is not FinishReason.REFUSED]
     if not computed:
         return
@@ -100,20 +100,34 @@ async def _settle_all(settlements: Sequence[Settlement]) -> list[Settled | None]
     """One call for all; if one of them is impossible, one by one, so that it stops no other."""
     try:
         return list(await in_database(billing.facade.settle, settlements))
-    except SettlementInvalid:
+    except (SettlementInvalid, IntegrityError):
         return [await _settle_if_possible(settlement) for settlement in settlements]
 
 
 async def _settle_if_possible(settlement: Settlement) -> Settled | None:
     try:
         (settled,) = await in_database(billing.facade.settle, [settlement])
-    except SettlementInvalid:
+    except (SettlementInvalid, IntegrityError):
         log.exception(
             "impossible settlement left to the sweeper",
             request_id=public_request_id(settlement.request_id),
         )
         return None
     return settled
+
+
+async def _void_all(request_ids: Sequence[UUID]) -> None:
+    """As `_settle_all`."""
+    try:
+        await in_database(billing.facade.void, request_ids)
+    except IntegrityError:
+        for request_id in request_ids:
+            try:
+                await in_database(billing.facade.void, [request_id])
+            except IntegrityError:
+                log.exception(
+                    "impossible void left to the sweeper", request_id=public_request_id(request_id)
+                )
 
 
 def _hold_ids(finishes: Sequence[Finish]) -> dict[str, UUID]:
