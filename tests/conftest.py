@@ -21,7 +21,7 @@ from headrace.standalone.embedded_servers import Addresses, EmbeddedServers
 from headrace.standalone.model_fetch import MODEL, fetch_model
 from headrace.standalone.processes import House
 from headrace.standalone.running_house import RunningHouse
-from tests.house import OPEN_CLIENTS, LiveHouse, OwnHouse, free_port
+from tests.house import METRICS_PORT, OPEN_CLIENTS, LiveHouse, OwnHouse, free_port
 
 SERVERS = pytest.StashKey[EmbeddedServers]()
 FOLDER = pytest.StashKey[DataFolder]()
@@ -141,7 +141,8 @@ def _live_house(
     from inference.tokenizer.bundle import load_bundle
 
     bundle = load_bundle(bundle_folder)
-    house = House(folder, servers.addresses(), bundle_folder, free_port(), extra)
+    given = {METRICS_PORT: str(free_port()), **extra}
+    house = House(folder, servers.addresses(), bundle_folder, free_port(), given)
     seed_demo(folder, bundle, house.base_url)
     running = RunningHouse(house, servers)
     try:

@@ -25,6 +25,7 @@ Value = TypeVar("Value")
 POLL_S = 0.02
 CLIENT_TIMEOUT_S = 120
 CREDIT_PICO = 5 * 10**12
+METRICS_PORT = "HEADRACE_METRICS_PORT"
 METRIC_LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^}]*\})? ([\d.eE+-]+)$", re.MULTILINE)
 
 OPEN_CLIENTS: list[openai.OpenAI | httpx.Client] = []
@@ -103,8 +104,13 @@ class LiveHouse:
 
     @property
     def root_url(self) -> str:
-        """Without /v1, for health and metrics."""
+        """Without /v1, for health."""
         return self.base_url.removesuffix("/v1")
+
+    @property
+    def metrics_url(self) -> str:
+        """Of the web process' metrics, which have a port of their own."""
+        return f"http://127.0.0.1:{self.house.extra[METRICS_PORT]}/metrics"
 
     def new_tenant(self, credit_pico: int = CREDIT_PICO, **limits: Any) -> Tenant:
         """See `new_tenant` of this module."""
@@ -132,7 +138,7 @@ class LiveHouse:
     def metrics(self) -> Mapping[str, float]:
         """Each metric of the web process (and, through it, of the engine), summed over labels."""
         with self.http() as client:
-            text = client.get("/metrics").raise_for_status().text
+            text = client.get(self.metrics_url).raise_for_status().text
         sums: dict[str, float] = {}
         for name, value in METRIC_LINE.findall(text):
             sums[name] = sums.get(name, 0) + float(value)

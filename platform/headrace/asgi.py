@@ -115,6 +115,9 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.runtime is None:
             await send_error(send, errors.overloaded("The server is starting."))
+        elif health.came_for_metrics(scope):
+            named = with_request_id(send, new_request_id())
+            await health.show_metrics(self.runtime, scope["path"], named)
         elif scope["path"] in health.PATHS:
             await health.health(
                 self.runtime, scope["path"], with_request_id(send, new_request_id())

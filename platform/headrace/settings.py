@@ -480,7 +480,10 @@ CELERY_BEAT_SCHEDULE |= {
     },
 }
 
-# --- metrics of a worker, which has no web port --------------------------------------------------
+# --- metrics, which show how busy the house is: never on the port that tenants reach --------------
+METRICS_HOST = "127.0.0.1"
+METRICS_PORT = _integer("HEADRACE_METRICS_PORT", 0)
+"""Loopback port on which the web process answers /metrics, and nothing else; 0 for none."""
 WORKER_METRICS_PORT = _integer("HEADRACE_WORKER_METRICS_PORT", 0)
 """Loopback port on which the worker answers /metrics; 0 for none."""
 

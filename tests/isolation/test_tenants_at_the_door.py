@@ -63,8 +63,20 @@ def test_receipts_and_metrics_name_no_other_tenant(house: LiveHouse) -> None:
     acme = house.new_tenant()
     receipt = ask(house, acme, "Hello")
     with house.http() as client:
-        metrics = client.get("/metrics").text
+        metrics = client.get(house.metrics_url).raise_for_status().text
 
     assert acme.slug not in metrics
     assert str(acme.organization_id) not in metrics
     assert acme.secret not in str(receipt)
+
+
+def test_metrics_are_not_where_tenants_are(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    with house.http(tenant.secret) as client:
+        by_tenants = client.get("/metrics")
+        elsewhere = client.get(house.metrics_url.replace("/metrics", "/v1/models"))
+
+    assert by_tenants.status_code == 404
+    assert "vllm:" not in by_tenants.text
+    assert elsewhere.status_code == 404
+    assert "vllm:num_requests_running" in house.metrics()

@@ -65,7 +65,10 @@ def main() -> None:
         lifespan="on",
         timeout_graceful_shutdown=CLOSE_GRACE_S,
     )
-    DrainingServer(config).run(sockets=[_listen(arguments.host, arguments.port)])
+    listeners = [_listen(arguments.host, arguments.port)]
+    if settings.METRICS_PORT:
+        listeners.append(_listen(settings.METRICS_HOST, settings.METRICS_PORT))
+    DrainingServer(config).run(sockets=listeners)
 
 
 def _listen(host: str, port: int) -> socket.socket:
