@@ -10,7 +10,7 @@ from tenants.contracts import InvalidValue, TenantConflict, TenantError, TenantO
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyScope:
-    """Where a key counts: the same key elsewhere is another. `scope_id` is, say, a project."""
+    """Where a key counts: the same key elsewhere is another. `scope_id` is, say, an API key."""
 
     organization_id: UUID
     scope_id: UUID

@@ -9,6 +9,9 @@ import pytest
 
 from billing.facade import balance, receipt
 from headrace.gateway.request_ids import parse_request_id
+from tenants.contracts import KeySettings
+from tenants.facade import create_key, operator_of
+from tests import books
 from tests.house import CREDIT_PICO, LiveHouse, Tenant, wait_until
 
 CHAT = "/v1/chat/completions"
@@ -45,6 +48,24 @@ def charge_of(tenant: Tenant, answer: httpx.Response) -> int:
     request_id = parse_request_id(answer.headers["x-request-id"])
     assert request_id is not None
     return receipt(tenant.organization_id, request_id).charge_pico
+
+
+def test_another_key_of_the_project_neither_reads_nor_blocks_it(
+    house: LiveHouse, acme: Tenant
+) -> None:
+    operator = operator_of(acme.organization_id)
+    models = frozenset({"another-model"})
+    narrow = create_key(operator, acme.project_id, KeySettings("narrow", models=models))
+    sibling = create_key(operator, acme.project_id, KeySettings("sibling"))
+    headers = {"idempotency-key": "once"}
+    answers = [
+        house.http(secret).post(CHAT, json=body(house, max_tokens=count), headers=headers)
+        for secret, count in ((acme.secret, 8), (narrow.secret, 8), (sibling.secret, 9))
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 404, 200]
+    assert [answer for answer in answers if "idempotent-replayed" in answer.headers] == []
+    assert len(books.events(acme)) == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])

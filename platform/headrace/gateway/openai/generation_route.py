@@ -82,7 +82,7 @@ class GenerationRoute:
                 await self._serve(asked, receive, send)
                 return
             place = IdempotencyScope(
-                identity.organization_id, identity.project_id, scope["path"].rstrip("/"), key
+                identity.organization_id, identity.key_id, scope["path"].rstrip("/"), key
             )
 
             async def run(receive: Receive, send: Send) -> bool:
