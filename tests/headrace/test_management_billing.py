@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
+from django.conf import settings
 from pypdf import PdfReader
 
 from billing.contracts import PICO, UsageCounts
@@ -76,7 +77,7 @@ def test_credits_are_as_of_now(acme: Tenant) -> None:
 
 
 def test_a_top_up_is_begun_once_and_credited_when_it_is_paid(acme: Tenant, till: Till) -> None:
-    body = {"amount": "20.00", "return_url": "https://acme.example/done"}
+    body = {"amount": "20.00", "return_url": f"{settings.PUBLIC_URL}/done"}
 
     first = ask(acme, "POST", "topups", body, headers=KEY)
     again = ask(acme, "POST", "topups", body, headers=KEY)
@@ -99,6 +100,17 @@ def test_money_comes_in_under_a_key_only(acme: Tenant, till: Till) -> None:
 
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "missing_header")
     assert ask(acme, "GET", "topups").json()["data"] == []
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "{}.evil.example/", "{}@evil.example/", "{}9/"]
+)
+def test_after_paying_people_come_back_to_us(acme: Tenant, till: Till, elsewhere: str) -> None:
+    body = {"amount": "20.00", "return_url": elsewhere.format(settings.PUBLIC_URL)}
+    refused = ask(acme, "POST", "topups", body, headers=KEY)
+
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "return_url")
+    assert till.begun == []
 
 
 def test_a_key_is_of_one_amount(acme: Tenant, till: Till) -> None:

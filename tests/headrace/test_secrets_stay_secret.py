@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pytest
 import websockets.sync.client
 
 from headrace.telemetry.logging import strike_secrets
@@ -29,6 +30,16 @@ def test_no_key_reaches_a_log(house: LiveHouse) -> None:
 
     assert "request settled" in logs
     assert tenant.secret not in logs
+
+
+@pytest.mark.parametrize(
+    "start", ["hr-", "ticket.", "sk-", "sk_live_", "sk_test_", "rk_live_", "whsec_"]
+)
+def test_whatever_opens_something_is_struck_out(start: str) -> None:
+    secret = start + "aB3+/_-" * 4 + "="
+    event = strike_secrets(None, "", {"event": f"got '{secret}', a task-and-risk-management thing"})
+
+    assert event == {"event": f"got '{start}***', a task-and-risk-management thing"}
 
 
 def test_a_key_that_slips_into_an_event_is_struck_out() -> None:

@@ -46,6 +46,21 @@ def test_a_house_of_its_own_environment_goes_by_that(
     assert found["engine"].argv[-2:] == ("--drain-s", "4")
 
 
+def test_no_stand_in_for_stripe_runs_in_a_public_house(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STRIPE_API_KEY", raising=False)
+
+    private = specs(folder)
+    public = specs(folder, {"HEADRACE_PUBLIC_URL": "https://llm.example.com"})
+
+    assert "stripe_fake" in private
+    assert private["web"].environment["STRIPE_API_KEY"].startswith("sk_test_")
+    assert "stripe_fake" not in public
+    assert public["web"].environment["STRIPE_API_KEY"] == ""
+    assert public["web"].environment["STRIPE_WEBHOOK_SECRETS"] == ""
+
+
 def test_engine_options_come_last_split_as_a_shell_would(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -208,13 +209,17 @@ class TopUpsView(TenantView):
     def post(self, request: Request, organization_id: UUID) -> Response:
         """Begin to pay in; credit follows the payment."""
         body = self.body(TopUpBody)
+        return_url: str = body.get("return_url", "")
+        # From the page of a payment people go on to what they take for ours.
+        if return_url and not f"{return_url}/".startswith(f"{settings.PUBLIC_URL}/"):
+            raise errors.invalid("'return_url' must be a page of this house.", "return_url")
         started = _checked(
             "amount",
             lambda: billing.facade.begin_topup(
                 self.actor,
                 billing.facade.parse_decimal(body["amount"]),
                 idempotency_key(request),
-                body.get("return_url", ""),
+                return_url,
             ),
         )
         shown = render_top_up(started.top_up)

@@ -86,7 +86,7 @@ class House:
     web_port: int
     extra: Mapping[str, str]
     stripe_port: int = field(default_factory=free_port)
-    """Of the stand-in for Stripe, which runs where no key is set."""
+    """Of the stand-in for Stripe, which runs where no key is set and only this machine comes."""
 
     @property
     def base_url(self) -> str:
@@ -96,7 +96,7 @@ class House:
 
 def process_specs(house: House) -> tuple[ProcessSpec, ...]:
     """Engine, web, worker and beat, in starting order, with a stand-in for Stripe where no key is
-    set. Raises SetUpError for a bad variable.
+    set and the house is not public. Raises SetUpError for a bad variable.
     """
     python = sys.executable
     celery = (python, "-m", "celery", "--quiet", "-A", "headrace.celery")
@@ -124,7 +124,7 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
             drain_s + CLOSE_GRACE_S,
             f"HEADRACE_ENGINE_OPTIONS is {engine_options!r}" if engine_options else "",
         ),
-        *(() if _variable(house, "STRIPE_API_KEY") else (_stripe_fake(house),)),
+        *((_stripe_fake(house),) if _has_stand_in(house) else ()),
         ProcessSpec(
             "web",
             (python, "-m", "headrace.lifecycle.serve", "--port", str(house.web_port)),
@@ -169,10 +169,16 @@ def django_environment(house: House) -> dict[str, str]:
     }
 
 
+def _has_stand_in(house: House) -> bool:
+    """Not in public: whoever reaches the stand-in pays in what they like."""
+    is_public = _variable(house, "HEADRACE_PUBLIC_URL").startswith("https:")
+    return not is_public and not _variable(house, "STRIPE_API_KEY")
+
+
 def _stripe_environment(house: House) -> dict[str, str]:
-    """The operator's Stripe, or the stand-in under secrets of this house."""
+    """The operator's Stripe, if any, or the stand-in under secrets of this house."""
     names = ("STRIPE_API_KEY", "STRIPE_API_BASE", "STRIPE_WEBHOOK_SECRETS")
-    if _variable(house, "STRIPE_API_KEY"):
+    if not _has_stand_in(house):
         return {name: _variable(house, name) for name in names}
     secret = house.folder.secrets().secret_key
     key, webhook = (

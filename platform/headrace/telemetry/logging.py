@@ -11,7 +11,8 @@ from typing import Any
 
 import structlog
 
-SECRET = re.compile(r"\b(hr-|ticket\.)[A-Za-z0-9_-]{12,}")
+SECRET = re.compile(r"\b(hr-|ticket\.|sk-|[rs]k_(?:live|test)_|whsec_)[A-Za-z0-9_+/=-]{12,}")
+"""Our keys and tickets, keys that were imported, Stripe's keys, and what webhooks are signed by."""
 QUIET = (
     "uvicorn.access",
     "uvicorn.error",  # says each socket's URL, query string included
@@ -63,7 +64,7 @@ def configure(options: dict[str, Any]) -> None:
 def strike_secrets(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """A structlog processor: keys and tickets in any text of an event become `hr-***`."""
+    """A structlog processor: SECRETs in any text of an event become `hr-***`."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = SECRET.sub(r"\1***", value)

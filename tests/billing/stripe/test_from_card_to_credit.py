@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
@@ -42,7 +43,7 @@ class Console:
         """Begins to pay in."""
         return httpx.post(
             f"{self._base}/topups",
-            json={"amount": amount, "return_url": "https://console.example.com/"},
+            json={"amount": amount, "return_url": f"{settings.PUBLIC_URL}/done"},
             headers=self._headers | {"idempotency-key": key},
             timeout=30,
         )
@@ -64,7 +65,7 @@ def test_a_tenant_pays_in_and_has_it(payer: Payer, stranger: Payer, web_url: str
     paid = httpx.post(begun.json()["payment_url"], data={"payment_method": "pm_card_visa"})
     payer.settled()
 
-    assert paid.headers["location"] == "https://console.example.com/?top_up=done"
+    assert paid.headers["location"] == f"{settings.PUBLIC_URL}/done?top_up=done"
     assert console.get(f"topups/{begun.json()['id']}")["state"] == "succeeded"
     assert console.get("billing")["balance"]["amount_pico"] == str(125 * PICO // 10)
     assert [each["category"] for each in console.get("credits")["data"]] == ["paid"]
