@@ -195,12 +195,16 @@ _LIMIT_COLUMNS = {
 
 @cache
 def _time_zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+    """Names that Python and PostgreSQL read alike: not the machine's own, `localtime`."""
+    with connections[APP_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT name FROM pg_timezone_names")
+        known = {str(name) for (name,) in cursor.fetchall()}
+    return frozenset((zoneinfo.available_timezones() & known) - {"localtime", "Factory"})
 
 
 def checked_time_zone(name: str) -> str:
     """An IANA name; raises InvalidValue."""
-    if name not in _time_zones():
+    if name != "UTC" and name not in _time_zones():
         raise InvalidValue("time_zone", "not the name of an IANA time zone, as Europe/Amsterdam")
     return name
 

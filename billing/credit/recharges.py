@@ -4,14 +4,19 @@ One recharge at a time, none in the pause after a failure, none past the month's
 database decides, whoever asks and how often. Called by the minute's task (housekeeper).
 """
 
+import logging
 from uuid import UUID
 
-from billing.contracts import TopUp
+from django.db import DatabaseError
+
+from billing.contracts import BillingError, TopUp
 from billing.credit.topups import payment_provider, top_up
 from billing.retry import call
 
 RECHARGES_MAX = 200
 """Organizations one run looks at; the rest waits for the next."""
+
+logger = logging.getLogger(__name__)
 
 
 def watch_balances(using: str = "housekeeper") -> int:
@@ -37,8 +42,12 @@ def recharge_due(using: str = "housekeeper") -> list[TopUp]:
     for (organization_id,) in call(
         "SELECT * FROM billing_recharges_due(%s)", [RECHARGES_MAX], using
     ):
-        recharge = begin_recharge(organization_id, using)
-        if recharge is not None:
-            begun.append(recharge)
-            provider.charge(recharge)
+        try:
+            recharge = begin_recharge(organization_id, using)
+            if recharge is not None:
+                begun.append(recharge)
+                provider.charge(recharge)
+        except (BillingError, DatabaseError):
+            # Somebody's to look at, and no reason to let the others wait.
+            logger.exception("organization %s cannot be recharged", organization_id)
     return begun

@@ -8,7 +8,7 @@ is issued. Called by the hourly task, as the housekeeper.
 import logging
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.db import DatabaseError, connections
 
@@ -40,12 +40,12 @@ def close_due(now: datetime | None = None, using: str = "housekeeper") -> int:
     for organization_id, zone_name, last_end_at, first_at in gathering.open_periods(
         now - GRACE, ORGANIZATIONS_MAX, using
     ):
-        period = next_period(zone_name, last_end_at, first_at)
-        if period.closes_at() > now:
-            continue
         try:
+            period = next_period(zone_name, last_end_at, first_at)
+            if period.closes_at() > now:
+                continue
             close_period(organization_id, period, zone_name, now, using)
-        except DatabaseError:
+        except (DatabaseError, ZoneInfoNotFoundError):
             logger.exception("a period of organization %s cannot be closed", organization_id)
         else:
             issued += 1

@@ -169,6 +169,27 @@ BEGIN
 END
 $$;
 
+-- What recharges of this calendar month come to, those that wait included. A time zone that this
+-- server does not know counts as UTC: one tenant's must not stop the others' recharges.
+CREATE FUNCTION billing_recharged_this_month(organization uuid) RETURNS numeric
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    month_start timestamptz;
+BEGIN
+    BEGIN
+        SELECT date_trunc('month', now(), o.time_zone) INTO month_start
+          FROM tenants_organization o WHERE o.id = organization;
+    EXCEPTION WHEN invalid_parameter_value THEN
+        month_start := date_trunc('month', now(), 'UTC');
+    END;
+    RETURN coalesce((
+        SELECT sum(t.amount_pico) FROM billing_top_up t
+         WHERE t.organization_id = organization AND t.is_recharge AND t.state <> 'failed'
+           AND t.created_at >= month_start), 0);
+END
+$$;
+
 -- Begin the recharge of an organization if it is due; null if not. One at a time: the settings row
 -- is held from the look at open ones to the insert, and a unique index has the last word.
 CREATE FUNCTION billing_begin_recharge(organization uuid) RETURNS uuid
@@ -178,7 +199,6 @@ DECLARE
     settings billing_settings;
     account billing_account;
     top_up uuid := uuidv7();
-    month_start timestamptz;
 BEGIN
     SELECT * INTO settings FROM billing_settings s WHERE s.organization_id = organization
        FOR NO KEY UPDATE;
@@ -191,12 +211,8 @@ BEGIN
     THEN
         RETURN NULL;
     END IF;
-    SELECT date_trunc('month', now(), o.time_zone) INTO month_start
-      FROM tenants_organization o WHERE o.id = organization;
-    IF settings.recharge_amount_pico + coalesce((
-        SELECT sum(t.amount_pico) FROM billing_top_up t
-         WHERE t.organization_id = organization AND t.is_recharge AND t.state <> 'failed'
-           AND t.created_at >= month_start), 0) > settings.recharge_month_max_pico
+    IF settings.recharge_amount_pico + billing_recharged_this_month(organization)
+        > settings.recharge_month_max_pico
     THEN
         RETURN NULL;
     END IF;
@@ -208,8 +224,9 @@ BEGIN
 END
 $$;
 
--- Organizations whose balance is below their recharge threshold and that may try again. One that is
--- suspended or closed cannot spend, and is not asked for money.
+-- Organizations whose balance is below their recharge threshold, whose month has room for one more
+-- and that may try again; who waited longest since its last first. One that is suspended or closed
+-- cannot spend, and is not asked for money.
 CREATE FUNCTION billing_recharges_due(organizations_max int) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -220,6 +237,11 @@ AS $$
        AND (s.recharge_not_before_at IS NULL OR s.recharge_not_before_at <= now())
        AND NOT EXISTS (SELECT FROM billing_top_up t WHERE t.organization_id = s.organization_id
                           AND t.is_recharge AND t.state = 'pending')
+       AND s.recharge_amount_pico + billing_recharged_this_month(s.organization_id)
+           <= s.recharge_month_max_pico
+     ORDER BY (SELECT max(t.created_at) FROM billing_top_up t
+                WHERE t.organization_id = s.organization_id AND t.is_recharge) NULLS FIRST,
+              s.organization_id
      LIMIT organizations_max
 $$;
 
@@ -237,6 +259,7 @@ BEGIN
           FROM billing_settings s JOIN billing_account a ON a.organization_id = s.organization_id
          WHERE coalesce(a.posted_pico < s.low_balance_pico, false)
             <> (s.low_since_at IS NOT NULL)
+         ORDER BY s.low_since_at NULLS FIRST, s.organization_id
          LIMIT organizations_max FOR NO KEY UPDATE OF s SKIP LOCKED
     LOOP
         UPDATE billing_settings
@@ -257,12 +280,14 @@ ALTER FUNCTION billing_lock_top_up OWNER TO headrace_definer;
 ALTER FUNCTION billing_complete_top_up OWNER TO headrace_definer;
 ALTER FUNCTION billing_fail_top_up OWNER TO headrace_definer;
 ALTER FUNCTION billing_refund_top_up OWNER TO headrace_definer;
+ALTER FUNCTION billing_recharged_this_month OWNER TO headrace_definer;
 ALTER FUNCTION billing_begin_recharge OWNER TO headrace_definer;
 ALTER FUNCTION billing_recharges_due OWNER TO headrace_definer;
 ALTER FUNCTION billing_watch_balances OWNER TO headrace_definer;
 REVOKE ALL ON FUNCTION
     billing_lock_top_up, billing_complete_top_up, billing_fail_top_up, billing_refund_top_up,
-    billing_begin_recharge, billing_recharges_due, billing_watch_balances
+    billing_recharged_this_month, billing_begin_recharge, billing_recharges_due,
+    billing_watch_balances
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     billing_complete_top_up, billing_fail_top_up, billing_refund_top_up, billing_begin_recharge,

@@ -281,3 +281,18 @@ def test_books_that_cannot_be_closed_keep_nobody_elses_open(django_database: obj
     assert broken.balance().posted_pico == -3 * CENT
     assert [one.net_pico for one in invoices(sound.organization_id)] == [3 * CENT]
     assert reconcile() == []
+
+
+def test_a_time_zone_nobody_knows_keeps_no_other_month_open(django_database: object) -> None:
+    odd, tenant = postpaid(), postpaid()
+    for one in (odd, tenant):
+        spend(one, CENT)
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE tenants_organization SET time_zone = 'Mars/Olympus' WHERE id = %s",
+            [odd.organization_id],
+        )
+
+    closed(tenant)
+
+    assert invoices(odd.organization_id) == []

@@ -17,6 +17,7 @@ from billing.contracts import (
     TopUpUnavailable,
     UsageCounts,
 )
+from billing.credit import recharges
 from billing.facade import (
     begin_recharge,
     begin_topup,
@@ -381,6 +382,39 @@ def test_the_task_charges_what_it_begins(poor: Tenant, till: Till) -> None:
 
     [mine] = top_ups(poor.organization_id)
     assert till.charged.count(mine.top_up_id) == 1
+
+
+def test_a_time_zone_nobody_knows_keeps_no_recharge_waiting(poor: Tenant, till: Till) -> None:
+    odd = make_tenant("odd", credit_pico=0)
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE tenants_organization SET time_zone = 'Mars/Olympus' WHERE id = %s",
+            [odd.organization_id],
+        )
+    for tenant in (odd, poor):
+        recharging(tenant)
+
+    recharge_due()
+
+    assert [len(top_ups(one.organization_id)) for one in (odd, poor)] == [1, 1]
+
+
+def test_who_has_bought_the_months_maximum_keeps_nobody_waiting(
+    poor: Tenant, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recharges, "RECHARGES_MAX", 1)
+    full = make_tenant("full", credit_pico=0)
+    recharging(full, month_max_pico=TWENTY)
+    bought = begin_recharge(full.organization_id)
+    assert bought is not None
+    complete_topup(f"pay_{bought.top_up_id.hex}", TWENTY, bought.top_up_id)
+    spend(full, 18 * PICO)
+    recharging(poor)
+
+    recharge_due()
+
+    assert len(top_ups(poor.organization_id)) == 1
+    assert len(top_ups(full.organization_id)) == 1
 
 
 def test_a_low_balance_is_told_once_for_each_fall(acme: Tenant, till: Till) -> None:

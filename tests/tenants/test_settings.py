@@ -75,6 +75,8 @@ def test_setting_what_is_set_already_is_no_act(acme: Company) -> None:
         ({"time_zone": "Mars/Olympus"}, "time_zone"),
         ({"time_zone": "../etc/passwd"}, "time_zone"),
         ({"time_zone": "+02:00"}, "time_zone"),
+        ({"time_zone": "localtime"}, "time_zone"),
+        ({"time_zone": "Factory"}, "time_zone"),
         ({"cost_tags": ["a b"]}, "cost_tags"),
         ({"cost_tags": [str(number) for number in range(17)]}, "cost_tags"),
         ({"prompts_kept_days": 0}, "prompts_kept_days"),
