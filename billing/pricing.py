@@ -9,6 +9,11 @@ from billing.contracts import PICO, Quote, UsageCounts
 FRACTION_DIGITS = len(str(PICO)) - 1
 MICRO_PICO = 10**6
 """Pico-units in a micro-unit."""
+CURRENCIES_WITHOUT_FRACTION = frozenset(
+    {"BIF", "CLP", "DJF", "GNF", "JPY", "KMF", "KRW", "MGA"}
+    | {"PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF"}
+)
+CURRENCIES_WITH_THREE_DIGITS = frozenset({"BHD", "JOD", "KWD", "OMR", "TND"})
 
 
 def estimate_pico(quote: Quote, prompt_tokens: int, output_tokens_max: int) -> int:
@@ -97,3 +102,11 @@ def parse_decimal(text: str) -> int:
     if not is_number or len(fraction) > FRACTION_DIGITS:
         raise ValueError(f"not an amount of money: {text!r}")
     return sign * (int(whole) * PICO + int(fraction.ljust(FRACTION_DIGITS, "0") or "0"))
+
+
+def coin_pico(currency: str) -> int:
+    """The smallest amount that can be paid in a currency: a cent where nothing else is known."""
+    code = currency.upper()
+    if code in CURRENCIES_WITHOUT_FRACTION:
+        return PICO
+    return PICO // (1000 if code in CURRENCIES_WITH_THREE_DIGITS else 100)

@@ -11,7 +11,9 @@ from django.db import connections
 
 from billing.contracts import BillingSettings, RechargeSettings
 from billing.credit.topups import CENT_PICO, TOP_UP_MAX_PICO, TOP_UP_MIN_PICO
+from billing.ledger import balance
 from billing.models import BillingSettingsRow
+from billing.pricing import coin_pico
 from tenants.contracts import Actor, Permission
 from tenants.facade import operator_of, record_audit, tenant_scope
 
@@ -71,6 +73,10 @@ def save_recharge(
         and 0 <= threshold_pico <= TOP_UP_MAX_PICO
     ):
         raise ValueError("a recharge is of whole cents, and a month's maximum at least one of it")
+    if is_enabled:
+        currency = balance(actor.organization_id).currency
+        if amount_pico % coin_pico(currency):
+            raise ValueError(f"{currency} has no coin for that amount")
     _save(
         actor,
         "billing.recharge_changed",

@@ -24,6 +24,7 @@ from billing.contracts import (
 from billing.credit.refusals import move_money
 from billing.ledger import balance
 from billing.models import TopUpRow
+from billing.pricing import coin_pico
 from tenants.contracts import Actor, Permission
 from tenants.facade import record_audit, tenant_scope
 
@@ -68,8 +69,9 @@ def begin_topup(
 ) -> StartedTopUp:
     """Begin to pay in; the same key answers the same top-up.
 
-    Raises ValueError for an amount out of bounds or not of whole cents, TopUpConflict when the key
-    was used for another amount, TopUpUnavailable without a provider.
+    Raises ValueError for an amount out of bounds, not of whole cents or not of whole coins of the
+    currency, TopUpConflict when the key was used for another amount, TopUpUnavailable without a
+    provider.
     """
     actor.require(Permission.BILLING_WRITE)
     if not TOP_UP_MIN_PICO <= amount_pico <= TOP_UP_MAX_PICO or amount_pico % CENT_PICO:
@@ -80,6 +82,8 @@ def begin_topup(
         raise ValueError(f"the idempotency key must have 1 to {KEY_CHARS_MAX} characters")
     provider = payment_provider()
     currency = balance(actor.organization_id).currency
+    if amount_pico % coin_pico(currency):
+        raise ValueError(f"{currency} has no coin for that amount")
     with tenant_scope(actor.organization_id):
         top_up_id = uuid7()
         with connections["default"].cursor() as cursor:

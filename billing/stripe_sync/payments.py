@@ -7,7 +7,8 @@ ended; `settle` asks for those that were lost. Called by the wiring's provider a
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -15,12 +16,18 @@ from uuid import UUID
 
 import stripe
 from django.conf import settings
-from django.db import IntegrityError
+from django.db import IntegrityError, models
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from stripe.params.checkout import SessionCreateParams
 
-from billing.contracts import StartedTopUp, TopUp, TopUpConflict, TopUpState, TopUpUnavailable
+from billing.contracts import (
+    BillingError,
+    StartedTopUp,
+    TopUp,
+    TopUpConflict,
+    TopUpState,
+    TopUpUnavailable,
+)
 from billing.credit.topups import complete_topup, fail_topup, note_payment, top_up
 from billing.models import StripeCheckout, TopUpRow
 from billing.stripe_sync.amounts import minor_units, pico_of
@@ -84,8 +91,14 @@ def begin(wanted: TopUp, return_url: str, using: str = "default") -> StartedTopU
 def charge(wanted: TopUp, using: str = HOUSEKEEPER) -> None:
     """Take a top-up from the card on file. Repeating it charges nothing twice.
 
-    Without a card it fails at once. When Stripe is away it stays pending, for `settle`.
+    Without a card, or for an amount that its currency has no coin for, it fails at once. When
+    Stripe is away it stays pending, for `settle`.
     """
+    try:
+        minor_units(wanted.amount_pico, wanted.currency)
+    except ValueError:
+        fail_topup(wanted.payment_reference, "amount_without_coin", wanted.top_up_id, using)
+        return
     card = card_on_file(wanted.organization_id, using)
     if not card:
         fail_topup(wanted.payment_reference or "", "no_card_on_file", wanted.top_up_id, using)
@@ -108,14 +121,19 @@ def settle(now: datetime, using: str = HOUSEKEEPER) -> int:
     )
     looked = 0
     for organization_id, top_up_id in _keys(recharges.order_by("created_at")):
-        charge(top_up(organization_id, top_up_id, using), using)
+        with _apart(top_up_id):
+            charge(top_up(organization_id, top_up_id, using), using)
         looked += 1
+    failed = TopUpRow.objects.using(using).filter(state=TopUpState.FAILED.value, is_recharge=False)
     pages = StripeCheckout.objects.using(using).filter(
+        # After a declined card the page takes another one, until it expires.
+        models.Q(top_up_id__in=pending.values("id"))
+        | models.Q(top_up_id__in=failed.values("id"), looked_at__lte=models.F("expires_at")),
         looked_at__lt=now - timedelta(seconds=LOOK_AGAIN_S),
-        top_up_id__in=pending.values("id"),
     )
     for page in list(pages.order_by("looked_at")[:SETTLED_MAX]):
-        _look_at(page, using)
+        with _apart(page.top_up_id):
+            _look_at(page, now, using)
         looked += 1
     abandoned = pending.filter(
         is_recharge=False, created_at__lt=now - timedelta(seconds=ABANDONED_S)
@@ -123,6 +141,15 @@ def settle(now: datetime, using: str = HOUSEKEEPER) -> int:
     for _, top_up_id in _keys(abandoned.order_by("created_at")):
         fail_topup("", "abandoned", top_up_id, using)
     return looked
+
+
+@contextmanager
+def _apart(top_up_id: UUID) -> Iterator[None]:
+    """One that contradicts the books is somebody's to look at, and keeps no other waiting."""
+    try:
+        yield
+    except (BillingError, ValueError):
+        logger.exception("top-up %s and its payment contradict each other", top_up_id)
 
 
 def _keys(rows: QuerySet[TopUpRow]) -> list[tuple[UUID, UUID]]:
@@ -223,11 +250,11 @@ def _take_over(wanted: TopUp, intent: Mapping[str, Any], using: str) -> None:
             fail_topup(intent["id"], failure_of(intent), wanted.top_up_id, using)
 
 
-def _look_at(page: StripeCheckout, using: str) -> None:
+def _look_at(page: StripeCheckout, now: datetime, using: str) -> None:
     """Ask what became of a page that has said nothing for long."""
     with tenant_scope(page.organization_id, using):
         mine = StripeCheckout.objects.using(using).filter(top_up_id=page.top_up_id)
-        mine.update(looked_at=Now())
+        mine.update(looked_at=now)
     wanted = top_up(page.organization_id, page.top_up_id, using)
     try:
         session = stripe_client().v1.checkout.sessions.retrieve(

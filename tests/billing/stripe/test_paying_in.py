@@ -1,14 +1,17 @@
 """A tenant pays in by Stripe's page: each payment becomes credit once, whatever gets lost."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from billing.contracts import PICO, StartedTopUp, TopUpUnavailable
 from billing.facade import use_payment_provider
+from billing.models import StripeCheckout
 from billing.stripe_sync.payments import settle
+from tenants.facade import tenant_scope
 from tests.billing.cast import at_once
-from tests.billing.stripe.cast import Payer, ask, events_of, send_and_wait
+from tests.billing.stripe.cast import BACK, Payer, ask, events_of, send_and_wait
 from tests.billing.stripe.fake_process import Fake
 
 
@@ -125,7 +128,8 @@ def test_a_payment_whose_messages_are_all_lost_is_asked_for(payer: Payer, fake: 
     fake.control("webhooks", drop=1000, retry_ms=3_600_000)
     started = payer.begin(25)
     payer.pay(started)
-    assert settle(later(5)) == 0, "too early to ask"
+    settle(later(5))
+    assert payer.state(started.top_up) == "pending", "too early to ask"
 
     settle(later(20))
     assert (payer.state(started.top_up), payer.posted) == ("succeeded", 25 * PICO)
@@ -136,6 +140,73 @@ def test_a_payment_whose_messages_are_all_lost_is_asked_for(payer: Payer, fake: 
     send_and_wait(fake, paid.id)
     assert payer.posted == 25 * PICO
     assert payer.legs("cash") == [-25 * PICO]
+
+
+def test_a_good_card_after_a_bad_one_is_asked_for_too(payer: Payer, fake: Fake) -> None:
+    started = payer.begin(25)
+    assert payer.pay(started, "pm_card_chargeDeclined").status_code == 200
+    payer.settled()
+    assert payer.state(started.top_up) == "failed"
+
+    fake.control("webhooks", drop=1000, retry_ms=3_600_000)
+    assert payer.pay(started, "pm_card_visa").status_code == 303
+    settle(later(20))
+    fake.control("webhooks", drop=0, retry_ms=20)
+
+    assert (payer.state(started.top_up), payer.posted) == ("succeeded", 25 * PICO)
+    assert payer.legs("cash") == [-25 * PICO]
+
+
+def test_a_failed_page_is_looked_at_once_more_after_it_expired(payer: Payer) -> None:
+    started = payer.begin(25)
+    assert payer.pay(started, "pm_card_chargeDeclined").status_code == 200
+    payer.settled()
+
+    def looked_at() -> datetime:
+        [(moment,)] = ask(
+            "SELECT looked_at FROM billing_stripe_checkout WHERE top_up_id = %s",
+            started.top_up.top_up_id,
+        )
+        assert isinstance(moment, datetime)
+        return moment
+
+    day = 24 * 60
+    looks = [later(minutes) for minutes in (20, day - 5, day + 30, day + 60)]
+    seen = []
+    for now in looks:
+        settle(now)
+        seen.append(looked_at())
+
+    assert seen == [*looks[:3], looks[2]], "nobody can pay it any more"
+    assert payer.state(started.top_up) == "failed"
+
+
+def test_a_payment_that_contradicts_the_books_keeps_no_other_waiting(
+    payer: Payer, stranger: Payer, fake: Fake
+) -> None:
+    fake.control("webhooks", drop=1000, retry_ms=3_600_000)
+    odd, good = payer.begin(25), stranger.begin(25)
+    item = {"currency": "usd", "unit_amount": 2600, "product_data": {"name": "Another sum"}}
+    page = fake.client().v1.checkout.sessions.create(
+        {
+            "mode": "payment",
+            "customer": payer.customer_id,
+            "success_url": BACK,
+            "line_items": [{"quantity": 1, "price_data": item}],
+        }
+    )
+    with tenant_scope(payer.actor.organization_id, "owner"):
+        StripeCheckout.objects.using("owner").filter(top_up_id=odd.top_up.top_up_id).update(
+            session_id=page.id
+        )
+    payer.pay(replace(odd, payment_url=str(page.url)))
+    stranger.pay(good)
+
+    settle(later(20))
+    fake.control("webhooks", drop=0, retry_ms=20)
+
+    assert (payer.state(odd.top_up), payer.posted) == ("pending", 0)
+    assert (stranger.state(good.top_up), stranger.posted) == ("succeeded", 25 * PICO)
 
 
 def test_stripe_being_away_fails_nothing(payer: Payer, fake: Fake) -> None:

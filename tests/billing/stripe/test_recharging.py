@@ -6,14 +6,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import connections
 
 from billing.contracts import PICO
-from billing.facade import recharge_due
+from billing.credit.recharges import begin_recharge
+from billing.facade import (
+    begin_topup,
+    open_account,
+    recharge_due,
+    recharge_settings,
+    save_recharge,
+    top_ups,
+)
 from billing.stripe_sync.payments import charge, settle
 from headrace.standalone.data_folder import REPOSITORY
+from tenants.contracts import Actor, ActorKind, Permission
+from tenants.facade import create_organization, tenant_scope
 from tests.billing.cast import at_once
 from tests.billing.stripe.cast import Payer, ask
 from tests.billing.stripe.fake_process import API_KEY, Fake
@@ -132,6 +143,58 @@ def test_without_a_card_on_file_it_fails_and_rests(payer: Payer) -> None:
     [recharge] = payer.recharges()
     assert (recharge.state.value, recharge.failure) == ("failed", "no_card_on_file")
     payer.wants_recharges(10, is_enabled=False)
+
+
+def japanese() -> Actor:
+    """Who acts for a tenant whose currency has no cents."""
+    organization = create_organization(f"yen-{uuid4().hex[:12]}", "yen")
+    open_account(organization.organization_id, "JPY")
+    return Actor(ActorKind.USER, uuid4(), organization.organization_id, frozenset(Permission))
+
+
+def want_yen(actor: Actor, amount_pico: int, *, is_enabled: bool = True) -> None:
+    """Recharges of that much."""
+    save_recharge(
+        actor,
+        threshold_pico=1000 * PICO,
+        amount_pico=amount_pico,
+        month_max_pico=1000 * PICO,
+        is_enabled=is_enabled,
+    )
+
+
+def test_an_amount_without_a_coin_is_refused(fake: Fake) -> None:
+    actor = japanese()
+    half = 10 * PICO + PICO // 2
+
+    with pytest.raises(ValueError, match="no coin"):
+        want_yen(actor, half)
+    with pytest.raises(ValueError, match="no coin"):
+        begin_topup(actor, half, "half a yen")
+
+    assert top_ups(actor.organization_id) == []
+    assert not recharge_settings(actor.organization_id).is_enabled
+    assert begin_topup(actor, 10 * PICO, "ten yen").payment_url
+
+
+def test_one_odd_recharge_keeps_no_other_waiting(saver: Payer) -> None:
+    actor = japanese()
+    want_yen(actor, 10 * PICO)
+    with tenant_scope(actor.organization_id, "owner"), connections["owner"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE billing_settings SET recharge_amount_pico = %s WHERE organization_id = %s",
+            [10 * PICO + PICO // 2, actor.organization_id],
+        )
+    begun = [begin_recharge(each) for each in (actor.organization_id, saver.actor.organization_id)]
+
+    settle(later(2))
+    want_yen(actor, 10 * PICO, is_enabled=False)
+
+    assert None not in begun
+    [odd] = top_ups(actor.organization_id)
+    assert (odd.state.value, odd.failure) == ("failed", "amount_without_coin")
+    assert [each.state.value for each in saver.recharges()] == ["succeeded"]
+    assert saver.posted == 35 * PICO
 
 
 def test_a_lost_answer_is_no_second_charge(saver: Payer, fake: Fake) -> None:
