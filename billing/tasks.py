@@ -92,6 +92,13 @@ def compare_with_stripe() -> None:
 
     now = datetime.now(UTC)
     refunds.settle_refunds(now, refunds.REACH)
+    for unsent in refunds.overdue_refunds(now):
+        logger.error(
+            "stripe has not taken a refund of %d pico-%s of top-up %s: give it back otherwise",
+            unsent.amount_pico,
+            unsent.currency,
+            unsent.top_up_id,
+        )
     export(now, REACH)
     for days_ago in range(1, COMPARED_DAYS + 1):
         comparison = compare((now - timedelta(days=days_ago)).date())

@@ -57,6 +57,21 @@ CREATE TRIGGER billing_stripe_export_forward BEFORE UPDATE ON billing_stripe_exp
     FOR EACH ROW WHEN (OLD.state <> 'pending')
     EXECUTE FUNCTION billing_stripe_export_forward();
 
+-- What of a top-up went back by Stripe's refunds: all but what was paid back otherwise (a dispute),
+-- which Stripe does not count as refunded.
+CREATE FUNCTION billing_stripe_refunded(top_up uuid) RETURNS numeric
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+AS $$
+    SELECT t.refunded_pico - coalesce((
+        SELECT sum(l.amount_pico)
+          FROM billing_ledger_tx x
+          JOIN billing_ledger_leg l ON l.transaction_id = x.id
+          JOIN billing_ledger_account a ON a.id = l.account_id AND a.kind = 'cash'
+         WHERE x.organization_id = t.organization_id
+           AND x.idempotency_key = 'refund:paid-back:' || t.id), 0)
+      FROM billing_top_up t WHERE t.id = top_up
+$$;
+
 -- What one event does to a top-up; whether it changed anything. Whatever order events come in, the
 -- books end the same: a refund implies the payment, and says all that was given back so far.
 CREATE FUNCTION billing_stripe_effect(
@@ -77,7 +92,7 @@ BEGIN
     END IF;
     changed := billing_complete_top_up(payment, top_up, paid);
     IF effect = 'refund' THEN
-        SELECT t.refunded_pico INTO known FROM billing_top_up t WHERE t.id = top_up;
+        known := billing_stripe_refunded(top_up);
         IF refunded > known THEN
             PERFORM billing_refund_top_up(payment, top_up, refunded - known,
                                           'stripe:' || payment || ':' || refunded, true);
@@ -144,7 +159,10 @@ BEGIN
 END
 $$;
 
+ALTER FUNCTION billing_stripe_refunded OWNER TO headrace_definer;
 ALTER FUNCTION billing_stripe_effect OWNER TO headrace_definer;
 ALTER FUNCTION billing_stripe_apply OWNER TO headrace_definer;
-REVOKE ALL ON FUNCTION billing_stripe_effect, billing_stripe_apply FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    billing_stripe_refunded, billing_stripe_effect, billing_stripe_apply FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_stripe_refunded TO headrace_housekeeper;
 GRANT EXECUTE ON FUNCTION billing_stripe_apply TO headrace_app, headrace_housekeeper;

@@ -11,13 +11,15 @@ import stripe
 from django.core.management.base import BaseCommand, CommandError
 
 from billing.contracts import TopUpUnavailable
+from billing.pricing import decimal_string
 from billing.stripe_sync.comparing import compare
+from billing.stripe_sync.refunds import overdue_refunds
 
 
 class Command(BaseCommand):
     """Prints what differs and exits non-zero if anything does."""
 
-    help = "Compare Stripe's meters of one UTC day with what was used and told."
+    help = "Compare Stripe's meters of one UTC day with ours, and name refunds it has not taken."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The day; yesterday unless named."""
@@ -28,6 +30,7 @@ class Command(BaseCommand):
         day = options["day"] or (datetime.now(UTC) - timedelta(days=1)).date()
         try:
             comparison = compare(day)
+            overdue = overdue_refunds(datetime.now(UTC))
         except (stripe.StripeError, TopUpUnavailable) as error:
             raise CommandError(f"Stripe cannot be asked: {error}") from error
         for each in comparison.mismatches:
@@ -40,5 +43,10 @@ class Command(BaseCommand):
             f"{day}: {comparison.sums} sums, {comparison.used_tokens} tokens used,"
             f" {comparison.told_tokens} told, {len(comparison.mismatches)} differ"
         )
-        if comparison.mismatches or untold:
+        for refund in overdue:
+            self.stdout.write(
+                f"{refund.organization_id} top-up {refund.top_up_id}: Stripe has not taken a refund"
+                f" of {decimal_string(refund.amount_pico)} {refund.currency}"
+            )
+        if comparison.mismatches or untold or overdue:
             raise CommandError("Stripe and the books differ")

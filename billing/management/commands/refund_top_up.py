@@ -1,7 +1,7 @@
 """`manage.py refund_top_up ORGANIZATION TOP_UP AMOUNT --reference TEXT`: money back by Stripe.
 
 Run by the operator, as the housekeeper. Running it again with the same reference gives nothing
-more, and sends what could not be sent before.
+more, and sends what could not be sent before. With `--already-paid-back` the books alone are told.
 """
 
 from argparse import ArgumentParser
@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from billing.contracts import BillingError
 from billing.credit.topups import top_up
 from billing.pricing import decimal_string, parse_decimal
-from billing.stripe_sync.refunds import HOUSEKEEPER, refund
+from billing.stripe_sync.refunds import HOUSEKEEPER, note_paid_back, refund
 
 
 class Command(BaseCommand):
@@ -26,8 +26,12 @@ class Command(BaseCommand):
         parser.add_argument("organization", type=UUID)
         parser.add_argument("top_up", type=UUID)
         parser.add_argument("amount", help="in the tenant's currency, as 5 or 0.02")
-        parser.add_argument(
-            "--reference", required=True, help="what makes this refund one of a kind"
+        way = parser.add_mutually_exclusive_group(required=True)
+        way.add_argument("--reference", help="what makes this refund one of a kind")
+        way.add_argument(
+            "--already-paid-back",
+            action="store_true",
+            help="the money went back without us, by a dispute: once per top-up, books alone",
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -35,7 +39,10 @@ class Command(BaseCommand):
         organization_id, top_up_id = options["organization"], options["top_up"]
         try:
             amount_pico = parse_decimal(options["amount"])
-            refund(organization_id, top_up_id, amount_pico, options["reference"])
+            if options["already_paid_back"]:
+                note_paid_back(organization_id, top_up_id, amount_pico)
+            else:
+                refund(organization_id, top_up_id, amount_pico, options["reference"])
         except (BillingError, ValueError) as error:
             raise CommandError(str(error)) from error
         given = top_up(organization_id, top_up_id, HOUSEKEEPER)
