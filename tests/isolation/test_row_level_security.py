@@ -354,8 +354,10 @@ WRITES = [
     "UPDATE billing_correction SET charged_pico = 0",
     "DELETE FROM billing_correction",
     "UPDATE billing_alias SET organization_id = organization_id",
-    "SELECT billing_correct_events("
-    "tenants_current(), uuidv7(), 'm', now(), uuidv7(), now(), 1, 'r', 'a')",
+    (
+        "SELECT billing_correct_events("
+        "tenants_current(), uuidv7(), 'm', now(), uuidv7(), now(), 1, 'r', 'a')"
+    ),
     "UPDATE billing_hold SET state = 'voided'",
     "DELETE FROM billing_hold",
     "UPDATE billing_quota_policy SET limit_amount = 0",
