@@ -126,26 +126,27 @@ INVARIANTS = [
         "billing_quota_counter",
         """
         SELECT c.policy_id, c.subject, c.window_start, c.used_amount, c.held_amount,
-               coalesce(sum(billing_quota_used(
-                   p, h.uncached_input_tokens, h.cached_input_tokens, h.output_tokens,
-                   h.charge_pico)) FILTER (WHERE h.state = 'posted'), 0) AS used,
-               coalesce(sum(billing_quota_reserved(
-                   p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
-                   FILTER (WHERE h.state = 'open'), 0) AS held
+               coalesce(s.used, 0), coalesce(s.held, 0)
           FROM billing_quota_counter c
           JOIN billing_quota_policy p ON p.id = c.policy_id AND p.lifted_at IS NULL
-          LEFT JOIN billing_hold h ON h.organization_id = p.organization_id
-           AND date_trunc(p.period, h.created_at, p.time_zone) = c.window_start
-           AND billing_quota_covers(p, h.project_id, h.key_id, h.end_user)
-           AND billing_quota_subject(p, h.end_user) = c.subject
-         GROUP BY c.policy_id, c.subject, c.window_start
-        HAVING (c.used_amount, c.held_amount) IS DISTINCT FROM (
-               coalesce(sum(billing_quota_used(
-                   p, h.uncached_input_tokens, h.cached_input_tokens, h.output_tokens,
-                   h.charge_pico)) FILTER (WHERE h.state = 'posted'), 0),
-               coalesce(sum(billing_quota_reserved(
-                   p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
-                   FILTER (WHERE h.state = 'open'), 0))""",
+          LEFT JOIN (
+               SELECT p.id AS policy_id, billing_quota_subject(p, h.end_user) AS subject,
+                      date_trunc(p.period, h.created_at, p.time_zone) AS window_start,
+                      coalesce(sum(billing_quota_used(
+                          p, h.uncached_input_tokens, h.cached_input_tokens, h.output_tokens,
+                          h.charge_pico)) FILTER (WHERE h.state = 'posted'), 0) AS used,
+                      coalesce(sum(billing_quota_reserved(
+                          p, h.prompt_tokens, h.output_tokens_max, h.amount_pico))
+                          FILTER (WHERE h.state = 'open'), 0) AS held
+                 FROM billing_quota_policy p
+                 JOIN billing_hold h ON h.organization_id = p.organization_id
+                  AND billing_quota_covers(p, h.project_id, h.key_id, h.end_user)
+                WHERE p.lifted_at IS NULL
+                GROUP BY 1, 2, 3) AS s
+            ON (s.policy_id, s.subject, s.window_start)
+             = (c.policy_id, c.subject, c.window_start)
+         WHERE (c.used_amount, c.held_amount)
+               IS DISTINCT FROM (coalesce(s.used, 0), coalesce(s.held, 0))""",
     ),
     Invariant(
         "a correction is of no usage event, or its ledger transaction moves something else",

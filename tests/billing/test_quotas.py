@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -639,3 +640,33 @@ def test_a_quota_with_nothing_used_yet_shows_no_subject(acme: Tenant) -> None:
     assert quota.subjects == ()
     acme.held()
     assert quotas(admin(acme))[0].subjects == (QuotaSubject("", 0, 100),)
+
+
+def test_reconciliation_finds_counters_that_are_not_their_holds(acme: Tenant) -> None:
+    [quota] = replace_quotas(admin(acme), [TOKENS_A_DAY])
+    settle([used(acme.held(), UsageCounts(5, 0, 2))])
+    open_ = acme.held()
+
+    def put(used_amount: int, held_amount: int, days: int = 0) -> None:
+        """Have the counter say this, of its window or of one so many days later."""
+        with tenant_scope(acme.organization_id, "owner"):
+            QuotaCounter.objects.using("owner").filter(policy=quota.quota_id).update(
+                used_amount=used_amount,
+                held_amount=held_amount,
+                window_start=quota.window_start + timedelta(days=days),
+            )
+
+    for said, expected in (
+        ((8, 100, 0), "8, 100, 7, 100"),
+        ((7, 200, 0), "7, 200, 7, 100"),
+        ((7, 100, 3), "7, 100, 0, 0"),
+    ):
+        put(*said)
+        [finding] = reconcile()
+        assert finding.startswith("a quota counter is not the sum of its window's holds")
+        assert finding.endswith(expected)
+    put(0, 0, 3)
+    assert reconcile() == []
+    put(7, 100)
+    void([open_.request_id])
+    assert reconcile() == []
