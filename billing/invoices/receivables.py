@@ -34,8 +34,9 @@ def record_payment(
 ) -> bool:
     """Money arrived for an invoice, or, below 0, went back; False when that was noted before.
 
-    Raises InvoiceNotFound, or InvoiceConflict for more than is due (or, below 0, than was paid too
-    much) and for a reference that is another payment's.
+    What came beyond what is due becomes paid credit. Raises InvoiceNotFound, or InvoiceConflict
+    where nothing is due (or, below 0, for more than was paid too much) and for a reference that is
+    another payment's.
     """
     _check_reference(reference)
     [(done,)] = move_money(

@@ -166,8 +166,8 @@ BEGIN
 END
 $$;
 
--- Money for an invoice, once per reference; below 0 it goes back to who paid too much. False when
--- that was noted before.
+-- Money for an invoice, once per reference; below 0 it goes back to who paid too much. What came
+-- beyond what is due becomes paid credit. False when that was noted before.
 CREATE FUNCTION billing_pay_invoice(
     organization uuid, invoice uuid, amount numeric, payment text
 ) RETURNS boolean
@@ -177,20 +177,28 @@ DECLARE
     document billing_invoice := billing_lock_invoice(organization, invoice);
     due numeric := billing_invoice_due(document);
     before billing_invoice_payment;
+    beyond numeric;
     tx uuid;
 BEGIN
     SELECT * INTO before FROM billing_invoice_payment p
      WHERE p.organization_id = organization AND p.reference = payment;
     IF FOUND THEN
-        IF (before.invoice_id, before.amount_pico) <> (invoice, amount) THEN
+        SELECT coalesce(sum(g.amount_pico), 0) INTO beyond FROM billing_credit_grant g
+         WHERE g.organization_id = organization AND g.source = 'grant:overpaid:' || payment;
+        IF (before.invoice_id, before.amount_pico + beyond) <> (invoice, amount) THEN
             RAISE EXCEPTION 'the reference is another payment''s'
                 USING ERRCODE = 'unique_violation', CONSTRAINT = 'billing_payment_once';
         END IF;
         RETURN false;
     END IF;
-    IF amount > 0 AND amount > due OR amount < 0 AND amount < due OR amount = 0 THEN
+    beyond := greatest(0, amount - due);
+    IF amount > 0 AND due <= 0 OR amount < 0 AND amount < due OR amount = 0 THEN
         RAISE EXCEPTION 'that much is not due'
             USING ERRCODE = 'check_violation', CONSTRAINT = 'billing_invoice_due';
+    END IF;
+    IF amount > 0 AND beyond > 0 THEN
+        PERFORM billing_grant_credit(organization, beyond, 'overpaid:' || payment, 'paid');
+        amount := amount - beyond;
     END IF;
     tx := billing_post(
         organization, 'payment:' || payment, CASE WHEN amount > 0 THEN 'payment' ELSE 'refund' END,

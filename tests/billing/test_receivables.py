@@ -33,7 +33,7 @@ def test_numbers_have_no_gap_over_months_and_notes(django_database: object) -> N
     assert [one.number for one in (first, note, second)] == [1, 2, 3]
 
 
-def test_an_invoice_is_paid_once_and_not_more_than_it_asks(django_database: object) -> None:
+def test_an_invoice_is_paid_once(django_database: object) -> None:
     tenant = postpaid()
     spend(tenant, 3 * CENT)
     document = closed(tenant)
@@ -43,14 +43,32 @@ def test_an_invoice_is_paid_once_and_not_more_than_it_asks(django_database: obje
 
     told = at_once([lambda: pay(2 * CENT, "transfer 1") for _ in range(20)])
     with pytest.raises(InvoiceConflict):
-        pay(2 * CENT, "transfer 2")
-    with pytest.raises(InvoiceConflict):
         pay(CENT, "transfer 1")
     pay(CENT, "transfer 3")
+    with pytest.raises(InvoiceConflict):
+        pay(CENT, "transfer 4")
 
     assert told.count(True) == 1
     assert invoice(tenant.organization_id, document.invoice_id).due_pico == 0
     assert legs(tenant) == {"revenue": 3 * CENT, "cash": -3 * CENT}
+    assert reconcile() == []
+
+
+def test_what_is_paid_beyond_an_invoice_becomes_credit(django_database: object) -> None:
+    tenant = postpaid()
+    spend(tenant, 3 * CENT)
+    document = closed(tenant)
+
+    def pay(amount_pico: int) -> bool:
+        return record_payment(tenant.organization_id, document.invoice_id, amount_pico, "transfer")
+
+    assert at_once([lambda: pay(5 * CENT) for _ in range(10)]).count(True) == 1
+    with pytest.raises(InvoiceConflict):
+        pay(3 * CENT)
+
+    assert invoice(tenant.organization_id, document.invoice_id).due_pico == 0
+    assert tenant.balance().posted_pico == 2 * CENT
+    assert legs(tenant) == {"revenue": 3 * CENT, "credit": 2 * CENT, "cash": -5 * CENT}
     assert reconcile() == []
 
 

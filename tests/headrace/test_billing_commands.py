@@ -102,7 +102,7 @@ def test_money_that_came_by_bank_is_paid_credit_that_may_end(acme: Tenant) -> No
         ("set_credit_limit", ("4",), "owed or held"),
         ("set_tax", ("VAT", "101"), "no such tax rate"),
         ("set_tax", ("VAT", "19.00001"), "four decimals"),
-        ("record_payment", ("1", "999", "--reference", "x"), "not due"),
+        ("record_payment", ("1", "1", "--back", "--reference", "x"), "not due"),
         ("record_payment", ("7", "1", "--reference", "x"), "no document 7"),
         ("credit_note", ("1", "999", "--reason", "x", "--reference", "x"), "left of the invoice"),
         ("credit_note", ("1", "0.001", "--reason", "x", "--reference", "x"), "whole cents"),

@@ -15,7 +15,7 @@ from headrace.management.arguments import HOUSEKEEPER, credit_pico, organization
 
 
 class Command(BaseCommand):
-    """Fails for more than is due, or a reference of another payment."""
+    """Fails where nothing is due, and for a reference of another payment."""
 
     help = "Note a payment of an invoice, once per reference."
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--back", action="store_true", help="it went back")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Notes it, then prints what is still due."""
+        """Notes it, what is beyond it as credit, then prints what is still due."""
         organization_id = organization_named(options["slug"]).organization_id
         amount = -options["amount"] if options["back"] else options["amount"]
         try:
