@@ -60,7 +60,7 @@ class Migration(migrations.Migration):
                 "base_manager_name": "objects",
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("organization", "request_id", "book_id"),
+                        fields=("request_id", "organization", "book_id"),
                         name="billing_correction_once",
                     ),
                     models.CheckConstraint(

@@ -40,7 +40,7 @@ class CorrectionRow(TenantModel):
         db_table = "billing_correction"
         constraints = [
             models.UniqueConstraint(
-                fields=["organization", "request_id", "book_id"], name="billing_correction_once"
+                fields=["request_id", "organization", "book_id"], name="billing_correction_once"
             ),
             models.CheckConstraint(
                 name="billing_correction_adds_up",

@@ -61,7 +61,9 @@ AS $$
                coalesce(sum(c.charged_pico), 0) AS charged,
                coalesce(bool_or(c.book_id = book), false) AS is_corrected
           FROM billing_correction c
-         WHERE c.organization_id = organization AND c.request_id = e.request_id) AS before
+         WHERE c.request_id = e.request_id
+           -- Never by an index: the one by time would read all of the tenant's for each event.
+           AND c.organization_id IS NOT DISTINCT FROM organization) AS before
      CROSS JOIN LATERAL (
         SELECT max(s.micros) FILTER (WHERE s.token_class = 'input'
                    AND (s.own OR e.input_price_id NOT IN (SELECT id FROM agreed))) AS input,
