@@ -325,4 +325,4 @@ def test_a_refund_told_before_its_payment_is_both(payer: Payer, fake: Fake) -> N
 def test_a_body_past_all_measure_is_refused(web_url: str) -> None:
     answer = post(web_url, {"id": "evt_big", "filling": "x" * (1024 * 1024 + 1)})
 
-    assert answer.status_code == 400
+    assert answer.status_code == 413
