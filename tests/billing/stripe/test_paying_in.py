@@ -186,13 +186,21 @@ def test_a_payment_that_contradicts_the_books_keeps_no_other_waiting(
 ) -> None:
     fake.control("webhooks", drop=1000, retry_ms=3_600_000)
     odd, good = payer.begin(25), stranger.begin(25)
-    item = {"currency": "usd", "unit_amount": 2600, "product_data": {"name": "Another sum"}}
     page = fake.client().v1.checkout.sessions.create(
         {
             "mode": "payment",
             "customer": payer.customer_id,
             "success_url": BACK,
-            "line_items": [{"quantity": 1, "price_data": item}],
+            "line_items": [
+                {
+                    "quantity": 1,
+                    "price_data": {
+                        "currency": "usd",
+                        "unit_amount": 2600,
+                        "product_data": {"name": "Another sum"},
+                    },
+                }
+            ],
         }
     )
     with tenant_scope(payer.actor.organization_id, "owner"):
