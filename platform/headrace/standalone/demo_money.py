@@ -169,7 +169,9 @@ def close_the_month(customer: Customer) -> None:
     whole = customer.owner.call("GET", f"{customer.path}/invoices/{document['id']}")
     print(f"   {document['kind']} {document['number']}, total {document['total']['amount']} USD")
     for line in whole["lines"]:
-        what = line["text"] or f"{line['tokens']} {line['token_class']} tokens of {line['model']}"
+        what = f"{line['kind']}, {line['text']}"
+        if line["model"]:
+            what = f"{line['tokens']} {line['token_class']} tokens of {line['model']}"
         print(f"     {what:<56} {line['exact']['amount']:>14} USD")
     paper = customer.owner.download(f"{customer.path}/invoices/{document['id']}.pdf")
     assert paper.startswith(b"%PDF")
