@@ -4,8 +4,8 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
 from headrace import errors
-from headrace.management_api.receipts import ReceiptView
-from headrace.management_api.stripe_webhook import StripeEventsView
+from headrace.management_api.money.stripe_webhook import StripeEventsView
+from headrace.management_api.usage.receipts import ReceiptView
 from headrace.static_files import static_file
 
 

@@ -7,32 +7,20 @@ that is not. Mounted by `headrace.urls`.
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
-from headrace.management_api import (
-    aliases,
-    audit,
-    billing,
-    costs,
-    exports,
-    invoices,
-    keys,
-    limits,
-    members,
-    models,
-    openai_audit,
-    openai_limits,
-    openai_people,
-    openai_projects,
-    openai_rate_limits,
-    openapi,
-    organizations,
-    prices,
-    projects,
-    requests,
-    usage,
-    usage_csv,
-    webhooks,
-)
-from headrace.management_api.me import MeView, OrganizationsView
+from headrace.management_api import openapi
+from headrace.management_api.catalog import aliases, models, prices
+from headrace.management_api.data import exports, webhooks
+from headrace.management_api.money import billing, invoices, limits
+from headrace.management_api.openai import audit as openai_audit
+from headrace.management_api.openai import limits as openai_limits
+from headrace.management_api.openai import people as openai_people
+from headrace.management_api.openai import projects as openai_projects
+from headrace.management_api.openai import rate_limits as openai_rate_limits
+from headrace.management_api.people import audit, keys, members, organizations, projects
+from headrace.management_api.people.me import MeView, OrganizationsView
+from headrace.management_api.usage import costs, requests
+from headrace.management_api.usage import csv_export as usage_csv
+from headrace.management_api.usage import reports as usage
 
 TENANT_ROUTES: list[URLPattern] = [
     path("members", members.MembersView.as_view()),

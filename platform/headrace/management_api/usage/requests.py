@@ -19,9 +19,14 @@ from headrace.gateway.request_ids import parse_request_id, public_request_id
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import money
 from headrace.management_api.paging import Page, asked_page
-from headrace.management_api.receipts import ReceiptShown, TimingsShown, TokensShown, render_receipt
-from headrace.management_api.report_query import END_USER, asked_instant
-from headrace.management_api.usage import organization_zone
+from headrace.management_api.usage.receipts import (
+    ReceiptShown,
+    TimingsShown,
+    TokensShown,
+    render_receipt,
+)
+from headrace.management_api.usage.report_query import END_USER, asked_instant
+from headrace.management_api.usage.reports import organization_zone
 from tenants.contracts import Permission
 
 FILTERS = (

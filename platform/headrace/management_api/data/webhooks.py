@@ -13,8 +13,7 @@ from rest_framework.response import Response
 
 import tenants.facade
 from headrace.management_api.base import TenantView
-from headrace.management_api.paging import asked_page, page_body
-from headrace.management_api.webhook_shapes import (
+from headrace.management_api.data.webhook_shapes import (
     DeliveryPage,
     DeliveryShown,
     EventKindList,
@@ -25,6 +24,7 @@ from headrace.management_api.webhook_shapes import (
     WebhookSecret,
     WebhookShown,
 )
+from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Permission
 from tenants.event_contracts import WebhookDelivery, WebhookEndpoint
 

@@ -26,7 +26,7 @@ from billing.contracts import (
 )
 from headrace.management_api.base import OrganizationKeyView, TenantView
 from headrace.management_api.bodies import Money, money
-from headrace.management_api.report_query import END_USER, asked_usage, next_page
+from headrace.management_api.usage.report_query import END_USER, asked_usage, next_page
 from tenants.contracts import Permission
 
 REPORT_PARAMETERS = [

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 import tenants.facade
 from headrace.management_api.base import OrganizationKeyView
 from headrace.management_api.bodies import Body
-from headrace.management_api.openai_lists import DeletedShown, deleted, seconds
+from headrace.management_api.openai.lists import DeletedShown, deleted, seconds
 from headrace.management_api.paging import asked_flag, asked_page, page_body, page_shown
 from tenants.contracts import (
     KeyInfo,

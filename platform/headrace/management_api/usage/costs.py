@@ -14,8 +14,8 @@ from rest_framework.response import Response
 import billing.facade
 from billing.contracts import PICO, ServiceTier, UsageDimension, UsageQuery, UsageRow
 from headrace.management_api.base import OrganizationKeyView
-from headrace.management_api.report_query import BucketLimits, asked_costs
-from headrace.management_api.usage import OpenAiBucket, ReportPage, openai_page
+from headrace.management_api.usage.report_query import BucketLimits, asked_costs
+from headrace.management_api.usage.reports import OpenAiBucket, ReportPage, openai_page
 from tenants.contracts import Permission
 
 LIMITS = BucketLimits(7, 180)

@@ -14,10 +14,10 @@ from rest_framework.response import Response
 
 import tenants.facade
 from headrace import errors
-from headrace.management_api.audit import ACTIONS_MAX, asked_texts
 from headrace.management_api.base import OrganizationKeyView
-from headrace.management_api.openai_lists import seconds
+from headrace.management_api.openai.lists import seconds
 from headrace.management_api.paging import asked_page, page_body, page_shown
+from headrace.management_api.people.audit import ACTIONS_MAX, asked_texts
 from tenants.contracts import ActorKind, AuditEntry, Permission
 
 SECONDS_MAX = 253_402_300_799

@@ -28,8 +28,8 @@ from billing.contracts import (
 from headrace import errors
 from headrace.gateway.database import in_database
 from headrace.management_api.base import TenantView
-from headrace.management_api.report_query import asked_usage
-from headrace.management_api.usage import REPORT_PARAMETERS, organization_zone
+from headrace.management_api.usage.report_query import asked_usage
+from headrace.management_api.usage.reports import REPORT_PARAMETERS, organization_zone
 from tenants.contracts import Permission
 
 CSV_PAGE_BUCKETS = 31

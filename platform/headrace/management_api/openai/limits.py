@@ -28,7 +28,7 @@ from headrace import errors
 from headrace.management_api.authentication import ApiKeyUser
 from headrace.management_api.base import OrganizationKeyView
 from headrace.management_api.bodies import Body
-from headrace.management_api.openai_lists import DeletedShown, deleted
+from headrace.management_api.openai.lists import DeletedShown, deleted
 from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Permission
 

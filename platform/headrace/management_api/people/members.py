@@ -15,8 +15,8 @@ from rest_framework.response import Response
 import tenants.facade
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body
-from headrace.management_api.me import PersonView
 from headrace.management_api.paging import asked_page, page_body, page_shown
+from headrace.management_api.people.me import PersonView
 from tenants.contracts import Invitation, Member, Permission, Role
 
 ROLES = [role.value for role in Role]

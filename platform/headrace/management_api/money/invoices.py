@@ -18,8 +18,8 @@ import billing.facade
 from billing.contracts import BillingProfile, BillingSettings, Invoice, InvoiceLine
 from headrace import errors
 from headrace.management_api.base import TenantView
-from headrace.management_api.billing import Amount, Page, moment
 from headrace.management_api.bodies import Body, Money, money
+from headrace.management_api.money.billing import Amount, Page, moment
 from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Permission
 
