@@ -4,16 +4,6 @@ Functions take and return frozen values; administrative ones take the database a
 the role that the calling process has.
 """
 
-from tenants.accounts import (
-    UNSET,
-    create_organization,
-    organization_by_slug,
-    organization_slugs,
-    read_organization,
-    set_organization_limits,
-    set_organization_status,
-    update_organization,
-)
 from tenants.audit import (
     AuditFilter,
     list_audit,
@@ -21,28 +11,10 @@ from tenants.audit import (
     verify_audit_chain,
 )
 from tenants.backlogs import backlogs
-from tenants.event_kinds import event_kinds, register_event_kind
-from tenants.exchanges import TEXT_BYTES_MAX as EXCHANGE_BYTES_MAX
-from tenants.exchanges import keep_exchange, read_exchange
-from tenants.founding import found_organization
-from tenants.idempotency import ANSWER_BYTES_MAX as IDEMPOTENT_ANSWER_BYTES_MAX
-from tenants.idempotency import LEASE_S as IDEMPOTENCY_LEASE_S
-from tenants.idempotency import (
-    IdempotencyClaim,
-    claim_idempotency_key,
-    free_idempotency_key,
-    renew_idempotency_claim,
-    store_idempotent_answer,
-)
-from tenants.invitations import (
-    accept_invitation,
-    invitation_offer,
-    invite,
-    list_invitations,
-    read_invitation,
-    revoke_invitation,
-)
-from tenants.key_lifecycle import (
+from tenants.events.kinds import event_kinds, register_event_kind
+from tenants.events.mail import fits_a_subject, send_mail_later
+from tenants.events.outbox import emit
+from tenants.keys.lifecycle import (
     create_admin_key,
     create_key,
     import_key,
@@ -52,21 +24,20 @@ from tenants.key_lifecycle import (
     rotate_key,
     update_key,
 )
-from tenants.key_reading import key_made, key_rules, list_keys, read_key
-from tenants.keys import authenticate, revoked_among
-from tenants.mail import fits_a_subject, send_mail_later
-from tenants.members import (
-    add_member,
-    change_role,
-    list_members,
-    memberships_of,
-    read_member,
-    remove_member,
-    strangers_among,
+from tenants.keys.reading import key_made, key_rules, list_keys, read_key
+from tenants.keys.secrets import authenticate, revoked_among
+from tenants.organizations.accounts import (
+    UNSET,
+    create_organization,
+    organization_by_slug,
+    organization_slugs,
+    read_organization,
+    set_organization_limits,
+    set_organization_status,
+    update_organization,
 )
-from tenants.outbox import emit
-from tenants.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
-from tenants.projects import (
+from tenants.organizations.founding import found_organization
+from tenants.organizations.projects import (
     archive_project,
     close_project,
     create_project,
@@ -75,12 +46,39 @@ from tenants.projects import (
     read_project,
     update_project,
 )
+from tenants.organizations.service_accounts import (
+    create_service_account,
+    create_service_account_with_key,
+    disable_service_account,
+    list_service_accounts,
+    read_service_account,
+)
+from tenants.people.invitations import (
+    accept_invitation,
+    invitation_offer,
+    invite,
+    list_invitations,
+    read_invitation,
+    revoke_invitation,
+)
+from tenants.people.members import (
+    add_member,
+    change_role,
+    list_members,
+    memberships_of,
+    read_member,
+    remove_member,
+    strangers_among,
+)
+from tenants.people.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
 from tenants.retention.erasure import (
     confirm_erasure,
     register_eraser,
     register_person_eraser,
     request_erasure,
 )
+from tenants.retention.exchanges import TEXT_BYTES_MAX as EXCHANGE_BYTES_MAX
+from tenants.retention.exchanges import keep_exchange, read_exchange
 from tenants.retention.exports import (
     export_part,
     list_exports,
@@ -89,14 +87,16 @@ from tenants.retention.exports import (
     request_export,
 )
 from tenants.retention.forgetting import forget_end_user_traces
-from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
-from tenants.service_accounts import (
-    create_service_account,
-    create_service_account_with_key,
-    disable_service_account,
-    list_service_accounts,
-    read_service_account,
+from tenants.retention.idempotency import ANSWER_BYTES_MAX as IDEMPOTENT_ANSWER_BYTES_MAX
+from tenants.retention.idempotency import LEASE_S as IDEMPOTENCY_LEASE_S
+from tenants.retention.idempotency import (
+    IdempotencyClaim,
+    claim_idempotency_key,
+    free_idempotency_key,
+    renew_idempotency_claim,
+    store_idempotent_answer,
 )
+from tenants.scope import TenantManager, TenantModel, TenantQuerySet, tenant_scope
 from tenants.webhooks.endpoints import (
     change_webhook_endpoint,
     create_webhook_endpoint,

@@ -12,7 +12,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from tenants.mail import send_due_mail
+from tenants.events.mail import send_due_mail
 from tenants.retention.erasure import erase_due
 from tenants.retention.exports import write_due_export
 from tenants.retention.sweeping import sweep_retention

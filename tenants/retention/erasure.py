@@ -19,9 +19,9 @@ from django.db.models.functions import Now
 
 from tenants.audit import record_audit
 from tenants.contracts import Actor, OrganizationStatus, Permission
+from tenants.contracts.retention import ErasureNotConfirmed, ErasureRequest
 from tenants.models import ApiKey, Erasure, Mail, Membership, OrganizationRow, User
-from tenants.permissions import operator_of
-from tenants.retention_contracts import ErasureNotConfirmed, ErasureRequest
+from tenants.people.permissions import operator_of
 from tenants.scope import APP_ALIAS, tenant_scope
 
 HOUSEKEEPER_ALIAS = "housekeeper"

@@ -22,12 +22,12 @@ from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import ROWS_MAX, Actor, Permission
+from tenants.contracts.retention import Export, ExportNotFound, ExportPending
 from tenants.database_errors import broken_constraint
-from tenants.exchanges import opened
+from tenants.events.outbox import emit
 from tenants.models import Exchange, ExportPart, ExportState
 from tenants.models import Export as Row
-from tenants.outbox import emit
-from tenants.retention_contracts import Export, ExportNotFound, ExportPending
+from tenants.retention.exchanges import opened
 from tenants.scope import APP_ALIAS, tenant_scope
 
 HOUSEKEEPER_ALIAS = "housekeeper"

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tenants.event_contracts import WebhookUrlRefused
+from tenants.contracts.events import WebhookUrlRefused
 
 URL_CHARS_MAX = 2048
 HOST_CHARS_MAX = 253

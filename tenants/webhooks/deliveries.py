@@ -19,8 +19,8 @@ from django.db import connections, transaction
 from uuid_utils.compat import uuid7
 
 from tenants.contracts import SealBroken
+from tenants.events.outbox import FOR_MAIL_ALONE, emit
 from tenants.models import DeliveryState, WebhookAttempt, WebhookDelivery, WebhookEndpoint
-from tenants.outbox import FOR_MAIL_ALONE, emit
 from tenants.sealing import Purpose, unseal
 from tenants.webhooks.fan_out import HOUSEKEEPER_ALIAS
 from tenants.webhooks.posting import Answer, Resolve, post, resolve_by_system

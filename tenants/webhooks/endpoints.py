@@ -17,14 +17,14 @@ from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import Actor, Permission
-from tenants.event_contracts import (
+from tenants.contracts.events import (
     EventKindUnknown,
     NewWebhookEndpoint,
     TooManyWebhooks,
     WebhookEndpoint,
     WebhookNotFound,
 )
-from tenants.event_kinds import event_kinds
+from tenants.events.kinds import event_kinds
 from tenants.models import WebhookEndpoint as Row
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.sealing import Purpose, seal

@@ -11,10 +11,10 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
-from tenants.event_kinds import event_kinds
+from tenants.events.kinds import event_kinds
+from tenants.events.outbox import FOR_MAIL_ALONE
 from tenants.models import Mail, Membership, OrganizationRow, OutboxEvent
-from tenants.outbox import FOR_MAIL_ALONE
-from tenants.permissions import ROLE_PERMISSIONS
+from tenants.people.permissions import ROLE_PERMISSIONS
 from tenants.sealing import Purpose, seal
 
 HOUSEKEEPER_ALIAS = "housekeeper"

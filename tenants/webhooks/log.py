@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from tenants.audit import record_audit
 from tenants.contracts import ROWS_MAX, Actor, Permission
-from tenants.event_contracts import (
+from tenants.contracts.events import (
     TooManyWebhooks,
     WebhookAttempt,
     WebhookDelivery,

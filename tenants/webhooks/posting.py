@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tenants.event_contracts import WebhookUrlRefused
+from tenants.contracts.events import WebhookUrlRefused
 from tenants.webhooks.addresses import IpAddress, Target, literal_address, may_connect, take_apart
 
 CONNECT_TIMEOUT_S = 5.0

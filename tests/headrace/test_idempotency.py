@@ -21,6 +21,12 @@ from headrace.gateway.transport.http import (
     send_part,
     start_response,
 )
+from tenants.contracts.retention import (
+    IdempotencyBodyDiffers,
+    IdempotencyLost,
+    IdempotencyRunning,
+    IdempotencyScope,
+)
 from tenants.facade import (
     IDEMPOTENT_ANSWER_BYTES_MAX,
     IdempotencyClaim,
@@ -29,12 +35,6 @@ from tenants.facade import (
     tenant_scope,
 )
 from tenants.models import IdempotentRequest
-from tenants.retention_contracts import (
-    IdempotencyBodyDiffers,
-    IdempotencyLost,
-    IdempotencyRunning,
-    IdempotencyScope,
-)
 from tests.tenants.cast import Tenant, make_tenant
 
 BODY = b'{"model": "m"}'

@@ -7,8 +7,8 @@ import pytest
 
 import tenants.facade
 from headrace.gateway.request_ids import parse_request_id
+from tenants.contracts.retention import Exchange as Kept
 from tenants.models import Exchange
-from tenants.retention_contracts import Exchange as Kept
 from tests.headrace.test_websocket import create, read_until_ended, run, socket
 from tests.house import LiveHouse, Tenant, wait_until
 

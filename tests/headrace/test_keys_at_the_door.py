@@ -16,7 +16,7 @@ from headrace.gateway.admission.auth import authenticate, cache_salt, identify
 from headrace.gateway.admission.failed_lookups import ADDRESSES_MAX, PROVEN_MAX, FailedLookups
 from tenants import facade
 from tenants.contracts import KeyIdentity, KeyScope, KeySettings, OrganizationStatus, Permission
-from tenants.keys import new_secret
+from tenants.keys.secrets import new_secret
 from tests.headrace.door import admin_key
 from tests.tenants.cast import Tenant, make_tenant
 

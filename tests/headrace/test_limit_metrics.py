@@ -18,12 +18,12 @@ from headrace.gateway.idempotency import claimed
 from headrace.telemetry.backlogs import BacklogCollector
 from headrace.telemetry.metrics import REGISTRY
 from tenants.contracts import Actor
-from tenants.facade import IdempotencyClaim, emit, operator_of, tenant_scope
-from tenants.retention_contracts import (
+from tenants.contracts.retention import (
     IdempotencyBodyDiffers,
     IdempotencyRunning,
     IdempotencyScope,
 )
+from tenants.facade import IdempotencyClaim, emit, operator_of, tenant_scope
 from tenants.tasks import deliver_webhooks
 from tests.billing import cast
 from tests.headrace.door import Door, new_user

@@ -9,9 +9,9 @@ from billing import facade as billing
 from billing.contracts import ServiceTier
 from tenants import facade
 from tenants.contracts import Role
+from tenants.contracts.retention import IdempotencyScope
 from tenants.models import WebhookAttempt
 from tenants.retention.exports import write_due_export
-from tenants.retention_contracts import IdempotencyScope
 from tenants.webhooks.fan_out import fan_out
 from tests.billing.cast import make_offer
 from tests.headrace.door import new_user

@@ -9,9 +9,9 @@ from django.db import IntegrityError, connections
 
 from tenants import facade
 from tenants.contracts import KeyRejected, OrganizationNotFound, PermissionDenied, Role
+from tenants.contracts.retention import ErasureNotConfirmed
 from tenants.models import Erasure, Mail, User
 from tenants.retention.erasure import erase_due
-from tenants.retention_contracts import ErasureNotConfirmed
 from tests.tenants.people_cast import Company, make_company
 
 

@@ -8,10 +8,10 @@ from django.db import ProgrammingError
 
 from tenants import facade
 from tenants.contracts import PermissionDenied, Role
-from tenants.exchanges import TEXT_BYTES_MAX
+from tenants.contracts.retention import ExchangeNotFound, IdempotencyScope
 from tenants.models import Exchange, IdempotentRequest, Mail, OutboxEvent
+from tenants.retention.exchanges import TEXT_BYTES_MAX
 from tenants.retention.sweeping import EVENTS_KEPT_DAYS, MAIL_KEPT_DAYS, sweep_retention
-from tenants.retention_contracts import ExchangeNotFound, IdempotencyScope
 from tests.tenants.people_cast import Company, make_company
 
 PROMPT = '{"messages": [{"role": "user", "content": "the secret of acme 🗝"}]}'.encode()

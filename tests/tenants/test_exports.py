@@ -13,11 +13,11 @@ from django.db import connections
 
 from tenants import facade
 from tenants.contracts import PermissionDenied, Role
+from tenants.contracts.retention import ExportNotFound, ExportPending
 from tenants.models import Export, ExportPart
 from tenants.retention import exports
 from tenants.retention.exports import write_due_export
 from tenants.retention.sweeping import sweep_retention
-from tenants.retention_contracts import ExportNotFound, ExportPending
 from tests.billing.cast import at_once, make_tenant
 from tests.tenants.people_cast import Company, make_company
 

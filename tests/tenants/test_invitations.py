@@ -13,7 +13,7 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
-from tenants.invitations import INVITATIONS_PER_DAY_MAX
+from tenants.people.invitations import INVITATIONS_PER_DAY_MAX
 from tenants.retention.sweeping import sweep_retention
 from tests.billing.cast import at_once
 from tests.tenants.people_cast import Company, Person, make_company, make_person

@@ -11,8 +11,9 @@ from django.db import IntegrityError, connections
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tenants import facade, keys
+from tenants import facade
 from tenants.contracts import KeyMalformed, KeyRejected, ProjectArchived
+from tenants.keys import secrets as keys
 from tenants.models import ApiKey
 from tests.tenants.cast import Tenant, make_tenant
 

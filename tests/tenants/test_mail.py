@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from tenants import facade
 from tenants.contracts import InvalidValue
-from tenants.mail import CLAIM_MAX, send_due_mail
+from tenants.events.mail import CLAIM_MAX, send_due_mail
 from tenants.models import Mail
 from tests.tenants.cast import Tenant, make_tenant
 

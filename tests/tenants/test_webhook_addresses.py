@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenants.event_contracts import WebhookUrlRefused
+from tenants.contracts.events import WebhookUrlRefused
 from tenants.webhooks.addresses import Target, is_public, take_apart
 
 PRIVATE = [

@@ -12,14 +12,14 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from tenants import facade
 from tenants.contracts import Actor, ActorKind, Permission, PermissionDenied
-from tenants.event_contracts import (
+from tenants.contracts.events import (
     EventKindUnknown,
     TooManyWebhooks,
     WebhookDelivery,
     WebhookNotFound,
     WebhookUrlRefused,
 )
-from tenants.mail import send_due_mail
+from tenants.events.mail import send_due_mail
 from tenants.models import Mail, OutboxEvent, WebhookEndpoint
 from tenants.webhooks.deliveries import (
     CLAIM_MAX,

@@ -28,21 +28,21 @@ from tenants.contracts import (
     TenantConflict,
     TenantObjectNotFound,
 )
-from tenants.key_bounds import acting_key, inherited, require_another, require_within
-from tenants.key_settings import allowed_from, columns_of, key_info
-from tenants.keys import (
+from tenants.events.outbox import emit
+from tenants.keys.bounds import acting_key, inherited, require_another, require_within
+from tenants.keys.secrets import (
     HASH_SCHEME,
     IMPORTED_HASH_SCHEME,
     SHOWN_PREFIX_LENGTH,
     hash_secret,
     new_secret,
 )
+from tenants.keys.settings import allowed_from, columns_of, key_info
 from tenants.models import ApiKey, Project, ServiceAccountRow
-from tenants.outbox import emit
-from tenants.permissions import operator_of, require_at_least
+from tenants.people.permissions import operator_of, require_at_least
+from tenants.people.standing import acting
+from tenants.people.withdrawing import lock_invitations, open_invitations, withdraw
 from tenants.scope import APP_ALIAS, tenant_scope
-from tenants.standing import acting
-from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 GRACE_S_MAX = 30 * 24 * 3600
 _OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})

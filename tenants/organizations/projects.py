@@ -21,10 +21,10 @@ from tenants.contracts import (
     TenantConflict,
     TenantObjectNotFound,
 )
-from tenants.key_settings import checked_name
-from tenants.minute_limits import limits_from_json, limits_to_json
+from tenants.keys.settings import checked_name
 from tenants.models import Project
-from tenants.permissions import operator_of
+from tenants.organizations.minute_limits import limits_from_json, limits_to_json
+from tenants.people.permissions import operator_of
 from tenants.scope import APP_ALIAS, tenant_scope
 
 PROJECTS_MAX = 1_000

@@ -26,17 +26,17 @@ from tenants.contracts import (
     TenantObjectNotFound,
 )
 from tenants.database_errors import broken_constraint
-from tenants.key_lifecycle import revoke_rows
+from tenants.keys.lifecycle import revoke_rows
 from tenants.models import ApiKey, Membership
-from tenants.permissions import (
+from tenants.people.permissions import (
     ROLE_PERMISSIONS,
     operator_of,
     require_at_least,
     roles_given_by,
 )
+from tenants.people.standing import acting
+from tenants.people.withdrawing import lock_invitations, open_invitations, withdraw
 from tenants.scope import APP_ALIAS, require_scope, tenant_scope
-from tenants.standing import acting
-from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 LAST_OWNER = "tenants_last_owner"
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from tenants.event_kinds import event_kinds
+from tenants.events.kinds import event_kinds
 from tenants.scope import APP_ALIAS, require_scope
 
 FOR_MAIL_ALONE = frozenset({"mailed", "recipients", "subject_prefix"})

@@ -11,8 +11,8 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from tenants.contracts import Actor, Permission
+from tenants.contracts.retention import Exchange, ExchangeNotFound
 from tenants.models import Exchange as Row
-from tenants.retention_contracts import Exchange, ExchangeNotFound
 from tenants.scope import tenant_scope
 from tenants.sealing import Purpose, seal, unseal
 

@@ -15,7 +15,7 @@ from tenants.contracts import (
     Permission,
     TenantObjectNotFound,
 )
-from tenants.key_settings import key_info
+from tenants.keys.settings import key_info
 from tenants.models import ApiKey, Project
 from tenants.scope import tenant_scope
 

@@ -6,13 +6,13 @@ more than the limit. Called by the management API.
 
 from django.db import IntegrityError, connections
 
-from tenants.accounts import (
+from tenants.contracts import Actor, ActorKind, LimitReached, Organization, TenantConflict
+from tenants.keys.settings import checked_display_name
+from tenants.organizations.accounts import (
     CONCURRENT_REQUESTS_MAX,
     REQUESTS_PER_MINUTE_MAX,
     TOKENS_PER_MINUTE_MAX,
 )
-from tenants.contracts import Actor, ActorKind, LimitReached, Organization, TenantConflict
-from tenants.key_settings import checked_display_name
 from tenants.scope import APP_ALIAS
 
 

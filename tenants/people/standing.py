@@ -20,9 +20,9 @@ from tenants.contracts import (
     Permission,
     Role,
 )
-from tenants.key_settings import allowed_from
+from tenants.keys.settings import allowed_from
 from tenants.models import ApiKey, Membership, OrganizationRow
-from tenants.permissions import ROLE_PERMISSIONS
+from tenants.people.permissions import ROLE_PERMISSIONS
 from tenants.scope import APP_ALIAS, tenant_scope
 
 

@@ -14,14 +14,14 @@ from uuid import UUID
 from django.db import connections
 from uuid_utils.compat import uuid7
 
-from tenants.models import IdempotentRequest
-from tenants.retention_contracts import (
+from tenants.contracts.retention import (
     IdempotencyBodyDiffers,
     IdempotencyLost,
     IdempotencyRunning,
     IdempotencyScope,
     StoredAnswer,
 )
+from tenants.models import IdempotentRequest
 from tenants.scope import APP_ALIAS, tenant_scope
 from tenants.sealing import Purpose, seal, unseal
 

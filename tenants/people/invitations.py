@@ -33,14 +33,14 @@ from tenants.contracts import (
     Role,
     TenantConflict,
 )
-from tenants.key_bounds import acting_key
-from tenants.mail import send_mail_later
-from tenants.members import is_member
+from tenants.events.mail import send_mail_later
+from tenants.keys.bounds import acting_key
 from tenants.models import InvitationRow, OrganizationRow
-from tenants.permissions import ROLE_PERMISSIONS, require_at_least
+from tenants.people.members import is_member
+from tenants.people.permissions import ROLE_PERMISSIONS, require_at_least
+from tenants.people.standing import acting
+from tenants.people.withdrawing import lock_invitations, open_invitations, withdraw
 from tenants.scope import APP_ALIAS, tenant_scope
-from tenants.standing import acting
-from tenants.withdrawing import lock_invitations, open_invitations, withdraw
 
 TOKEN_BYTES = 32
 TOKEN_CHARS_MAX = 64

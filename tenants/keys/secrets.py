@@ -29,8 +29,8 @@ from tenants.contracts import (
     OrganizationSuspended,
     ProjectArchived,
 )
-from tenants.key_settings import allowed_from, scopes_from
-from tenants.minute_limits import limits_from_json
+from tenants.keys.settings import allowed_from, scopes_from
+from tenants.organizations.minute_limits import limits_from_json
 from tenants.scope import APP_ALIAS
 
 KEY_PREFIX = "hr-"

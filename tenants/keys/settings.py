@@ -14,11 +14,11 @@ from tenants.contracts import (
     KeySettings,
     Permission,
 )
-from tenants.mail import fits_a_subject
-from tenants.minute_limits import limits_from_json, limits_to_json
+from tenants.events.mail import fits_a_subject
 from tenants.models import ApiKey
 from tenants.models.keys import MODEL_CHARS_MAX
 from tenants.models.people import NAME_CHARS_MAX
+from tenants.organizations.minute_limits import limits_from_json, limits_to_json
 
 CIDRS_MAX = 100
 MODELS_MAX = 200

@@ -25,10 +25,10 @@ from tenants.contracts import (
     Permission,
     SecondFactorMissing,
 )
-from tenants.key_settings import checked_display_name
-from tenants.minute_limits import limits_to_json
+from tenants.keys.settings import checked_display_name
 from tenants.models import OrganizationRow
-from tenants.permissions import operator_of
+from tenants.organizations.minute_limits import limits_to_json
+from tenants.people.permissions import operator_of
 from tenants.scope import APP_ALIAS, tenant_scope
 
 REQUESTS_PER_MINUTE_MAX = 600

@@ -20,12 +20,12 @@ from tenants.contracts import (
     TenantConflict,
     TenantObjectNotFound,
 )
-from tenants.key_lifecycle import create_key
-from tenants.key_reading import require_project_here
-from tenants.key_settings import checked_name
+from tenants.keys.lifecycle import create_key
+from tenants.keys.reading import require_project_here
+from tenants.keys.settings import checked_name
 from tenants.models import Project, ServiceAccountRow
+from tenants.people.standing import acting
 from tenants.scope import tenant_scope
-from tenants.standing import acting
 
 SERVICE_ACCOUNTS_MAX = 1_000
 """Of one organization, disabled ones aside."""
