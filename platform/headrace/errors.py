@@ -22,7 +22,7 @@ from rest_framework.response import Response
 
 import billing.contracts
 import tenants.contracts
-import tenants.retention_contracts
+import tenants.contracts.retention
 from headrace.telemetry import metrics
 
 RETRY_OVERLOADED_S = 2.0
@@ -394,9 +394,9 @@ def _from_tenants(error: tenants.contracts.TenantError) -> ApiError | None:
             return second_factor_required(str(error))
         case tenants.contracts.ProjectArchived():
             return project_archived()
-        case tenants.retention_contracts.IdempotencyRunning():
+        case tenants.contracts.retention.IdempotencyRunning():
             return idempotency_running()
-        case tenants.retention_contracts.IdempotencyBodyDiffers():
+        case tenants.contracts.retention.IdempotencyBodyDiffers():
             return idempotency_body_differs()
         case tenants.contracts.OrganizationSuspended():
             return organization_suspended()

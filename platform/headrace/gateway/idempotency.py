@@ -25,14 +25,14 @@ from headrace.gateway.transport.http import (
 )
 from headrace.gateway.transport.recording import Recorder, never_gone
 from headrace.telemetry import metrics
-from tenants.facade import IdempotencyClaim
-from tenants.retention_contracts import (
+from tenants.contracts.retention import (
     IdempotencyBodyDiffers,
     IdempotencyLost,
     IdempotencyRunning,
     IdempotencyScope,
     StoredAnswer,
 )
+from tenants.facade import IdempotencyClaim
 
 log = structlog.get_logger(__name__)
 KEY_CHARS_MAX = 255

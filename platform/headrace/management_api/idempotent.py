@@ -19,7 +19,7 @@ import tenants.facade
 from headrace import errors
 from headrace.gateway.idempotency import checked_key, claimed, count_if_too_large
 from headrace.management_api.base import ActingView
-from tenants.retention_contracts import IdempotencyScope, StoredAnswer
+from tenants.contracts.retention import IdempotencyScope, StoredAnswer
 
 Params = ParamSpec("Params")
 View = TypeVar("View", bound=ActingView)

@@ -42,7 +42,7 @@ from headrace.gateway.transport.http import (
 )
 from inference.contracts import Chunk, TokenCounts
 from tenants.contracts import KeyIdentity, KeyScope
-from tenants.retention_contracts import IdempotencyScope
+from tenants.contracts.retention import IdempotencyScope
 
 Result = TypeVar("Result")
 THREADED_LOGPROBS_TOKENS = 100

@@ -22,7 +22,7 @@ from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body
 from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Actor, Permission
-from tenants.retention_contracts import ExchangeNotFound, Export
+from tenants.contracts.retention import ExchangeNotFound, Export
 
 SLUG_CHARS_MAX = 63
 TOKEN_CHARS_MAX = 64

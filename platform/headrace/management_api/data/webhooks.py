@@ -26,7 +26,7 @@ from headrace.management_api.data.webhook_shapes import (
 )
 from headrace.management_api.paging import asked_page, page_body
 from tenants.contracts import Permission
-from tenants.event_contracts import WebhookDelivery, WebhookEndpoint
+from tenants.contracts.events import WebhookDelivery, WebhookEndpoint
 
 _READ_AND_WRITE = {"GET": Permission.WEBHOOKS_READ, "POST": Permission.WEBHOOKS_WRITE}
 
