@@ -8,7 +8,7 @@ from tenants.contracts.errors import PermissionDenied
 
 
 class Permission(enum.StrEnum):
-    """One thing that somebody may do in an organization; `tenants.people.permissions` gives them out."""
+    """One thing that somebody may do in an organization; `tenants.people.permissions` gives it."""
 
     ORGANIZATION_READ = "organization.read"
     ORGANIZATION_WRITE = "organization.write"
