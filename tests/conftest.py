@@ -60,6 +60,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[FOLDER].root, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on the running house come last: until then nobody's beat sweeps, counts or tends what
+    a test has aged or tampered with in the database that they share."""
+    items.sort(key=lambda item: isinstance(item, pytest.Function) and "house" in item.fixturenames)
+
+
 def pytest_runtest_setup() -> None:
     """No test reaches beyond this machine."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
