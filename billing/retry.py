@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.db import OperationalError, connections
 
-TRIES_MAX = 5
+TRIES_MAX = 8
 BACKOFF_MS = 10
 """Upper bound of the first pause; it doubles with each try."""
 Result = TypeVar("Result")

