@@ -99,15 +99,18 @@ def page_body(
     }
 
 
-def page_shown(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
-    """How the API's description shows a page of such items."""
+def page_shown(
+    item: type[serializers.Serializer[Any]],
+    id_field: type[serializers.Field[Any, Any, Any, Any]] = serializers.UUIDField,
+) -> serializers.Serializer[Any]:
+    """How the API's description shows a page of such items, whose ids are of `id_field`."""
     return inline_serializer(
         f"{item.__name__}Page",
         {
             "object": serializers.CharField(),
             "data": item(many=True),
-            "first_id": serializers.UUIDField(allow_null=True),
-            "last_id": serializers.UUIDField(allow_null=True),
+            "first_id": id_field(allow_null=True),
+            "last_id": id_field(allow_null=True),
             "has_more": serializers.BooleanField(),
         },
     )

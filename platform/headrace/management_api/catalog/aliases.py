@@ -12,7 +12,7 @@ import billing.facade
 from billing.contracts import Alias
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body
-from headrace.management_api.paging import asked_page, asked_uuid, page_body
+from headrace.management_api.paging import asked_page, asked_uuid, page_body, page_shown
 from tenants.contracts import Permission
 
 NAME_CHARS_MAX = 128
@@ -42,16 +42,6 @@ class AliasShown(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class AliasPage(serializers.Serializer[Any]):
-    """A page of aliases."""
-
-    object = serializers.CharField()
-    data = AliasShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class AliasesView(TenantView):
     """The organization's aliases."""
 
@@ -59,7 +49,7 @@ class AliasesView(TenantView):
 
     @extend_schema(
         parameters=[OpenApiParameter("project_id", UUID, description="Those a project sees.")],
-        responses=AliasPage,
+        responses=page_shown(AliasShown),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Aliases, newest first; with `project_id`, that project's and the organization's."""

@@ -13,7 +13,7 @@ import billing.facade
 from billing.contracts import Quote, ServiceTier
 from billing.facade import per_million_string
 from headrace.management_api.base import TenantView
-from headrace.management_api.paging import asked_limit, asked_uuid, check_query
+from headrace.management_api.paging import asked_limit, asked_uuid, check_query, page_shown
 from tenants.contracts import Permission
 
 
@@ -45,16 +45,6 @@ class ModelShown(serializers.Serializer[Any]):
     batch = TierPrices(allow_null=True)
 
 
-class ModelPage(serializers.Serializer[Any]):
-    """A page of models."""
-
-    object = serializers.CharField()
-    data = ModelShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.CharField(allow_null=True)
-    last_id = serializers.CharField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class ModelsView(TenantView):
     """What may be asked for now."""
 
@@ -66,7 +56,7 @@ class ModelsView(TenantView):
             OpenApiParameter("limit", int),
             OpenApiParameter("after", str, description="The name behind which the page starts."),
         ],
-        responses=ModelPage,
+        responses=page_shown(ModelShown, serializers.CharField),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Models and aliases by name, with their prices per million tokens."""

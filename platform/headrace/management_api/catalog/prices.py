@@ -16,7 +16,7 @@ import billing.facade
 from billing.contracts import PriceSpan
 from billing.facade import per_million_string, per_token_string
 from headrace.management_api.base import TenantView
-from headrace.management_api.paging import asked_flag, asked_page, page_body
+from headrace.management_api.paging import asked_flag, asked_page, page_body, page_shown
 from tenants.contracts import Permission
 
 
@@ -39,16 +39,6 @@ class PriceShown(serializers.Serializer[Any]):
     book_version = serializers.IntegerField()
 
 
-class PricePage(serializers.Serializer[Any]):
-    """A page of prices."""
-
-    object = serializers.CharField()
-    data = PriceShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class PricesView(TenantView):
     """Prices as they were, are and will be."""
 
@@ -59,7 +49,7 @@ class PricesView(TenantView):
             OpenApiParameter("model", str, description="A model's own name."),
             OpenApiParameter("in_force", bool, description="Only those that hold now."),
         ],
-        responses=PricePage,
+        responses=page_shown(PriceShown),
     )
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Prices, the latest published first; announced ones are there before they hold."""

@@ -20,7 +20,7 @@ from headrace.gateway.database import in_database
 from headrace.gateway.request_ids import parse_request_id, public_request_id
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Actor, Permission
 from tenants.contracts.retention import ExchangeNotFound, Export
 
@@ -38,16 +38,6 @@ class ExportShown(serializers.Serializer[Any]):
     ready_at = serializers.DateTimeField(allow_null=True)
     expires_at = serializers.DateTimeField()
     size_bytes = serializers.IntegerField(allow_null=True)
-
-
-class ExportPage(serializers.Serializer[Any]):
-    """A page of exports."""
-
-    object = serializers.ChoiceField(["list"])
-    data = ExportShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
 
 
 class DeletionShown(serializers.Serializer[Any]):
@@ -84,7 +74,7 @@ class ExportsView(TenantView):
     permissions = {"GET": Permission.DATA_EXPORT, "POST": Permission.DATA_EXPORT}
     sensitive: ClassVar[frozenset[str]] = frozenset({"POST"})
 
-    @extend_schema(responses=ExportPage)
+    @extend_schema(responses=page_shown(ExportShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Exports that have not expired, newest first."""
         page = asked_page(request)

@@ -84,26 +84,6 @@ class DeliveryShown(serializers.Serializer[Any]):
     log = AttemptShown(many=True)
 
 
-class DeliveryPage(serializers.Serializer[Any]):
-    """A page of deliveries, without their attempts."""
-
-    object = serializers.CharField()
-    data = DeliveryShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
-class WebhookList(serializers.Serializer[Any]):
-    """All endpoints of the organization."""
-
-    object = serializers.CharField()
-    data = WebhookShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class EventKindShown(serializers.Serializer[Any]):
     """A kind of events."""
 

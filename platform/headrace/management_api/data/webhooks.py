@@ -14,17 +14,15 @@ from rest_framework.response import Response
 import tenants.facade
 from headrace.management_api.base import TenantView
 from headrace.management_api.data.webhook_shapes import (
-    DeliveryPage,
     DeliveryShown,
     EventKindList,
     WebhookBody,
     WebhookChange,
-    WebhookList,
     WebhookMade,
     WebhookSecret,
     WebhookShown,
 )
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Permission
 from tenants.contracts.events import WebhookDelivery, WebhookEndpoint
 
@@ -37,7 +35,7 @@ class WebhooksView(TenantView):
     permissions = _READ_AND_WRITE
     sensitive: ClassVar[frozenset[str]] = frozenset({"POST"})
 
-    @extend_schema(responses=WebhookList)
+    @extend_schema(responses=page_shown(WebhookShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """All endpoints, newest first."""
         page = asked_page(request)
@@ -119,7 +117,7 @@ class WebhookDeliveriesView(TenantView):
 
     permissions = {"GET": Permission.WEBHOOKS_READ}
 
-    @extend_schema(responses=DeliveryPage)
+    @extend_schema(responses=page_shown(DeliveryShown))
     def get(self, request: Request, organization_id: UUID, webhook_id: UUID) -> Response:
         """Deliveries, newest first, without their attempts."""
         page = asked_page(request)

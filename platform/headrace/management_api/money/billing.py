@@ -22,7 +22,7 @@ from headrace import errors
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body, Money, money
 from headrace.management_api.idempotent import idempotency_key, idempotent
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Permission
 
 Answer = TypeVar("Answer")
@@ -53,15 +53,6 @@ class Amount(serializers.RegexField):
         return text
 
 
-class Page(serializers.Serializer[Any]):
-    """The frame of a list."""
-
-    object = serializers.CharField()
-    first_id = serializers.UUIDField(allow_null=True)
-    last_id = serializers.UUIDField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class BalanceShown(serializers.Serializer[Any]):
     """The account now; `available` is what a request may still reserve."""
 
@@ -85,12 +76,6 @@ class CreditShown(serializers.Serializer[Any]):
     effective_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
-
-
-class CreditPage(Page):
-    """A page of grants."""
-
-    data = CreditShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class TopUpBody(Body):
@@ -119,12 +104,6 @@ class TopUpStarted(TopUpShown):
     """A top-up and the page on which to pay it."""
 
     payment_url = serializers.CharField()
-
-
-class TopUpPage(Page):
-    """A page of top-ups."""
-
-    data = TopUpShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
 
 
 class RechargeBody(Body):
@@ -179,7 +158,7 @@ class CreditsView(TenantView):
 
     permissions = _READ
 
-    @extend_schema(responses=CreditPage)
+    @extend_schema(responses=page_shown(CreditShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Grants, newest first, with what usage until now has left of them."""
         page = asked_page(request)
@@ -195,7 +174,7 @@ class TopUpsView(TenantView):
     permissions = {"GET": Permission.BILLING_READ, "POST": Permission.BILLING_WRITE}
     sensitive: ClassVar[frozenset[str]] = frozenset({"POST"})
 
-    @extend_schema(responses=TopUpPage)
+    @extend_schema(responses=page_shown(TopUpShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Top-ups, newest first."""
         page = asked_page(request)

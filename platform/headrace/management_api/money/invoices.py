@@ -19,8 +19,8 @@ from billing.contracts import BillingProfile, BillingSettings, Invoice, InvoiceL
 from headrace import errors
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import Body, Money, money
-from headrace.management_api.money.billing import Amount, Page, moment
-from headrace.management_api.paging import asked_page, page_body
+from headrace.management_api.money.billing import Amount, moment
+from headrace.management_api.paging import asked_page, page_body, page_shown
 from tenants.contracts import Permission
 
 
@@ -89,12 +89,6 @@ class InvoiceWhole(InvoiceShown):
     recipient = ProfileShown(allow_null=True)
 
 
-class InvoicePage(Page):
-    """A page of documents."""
-
-    data = InvoiceShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-
-
 class SettingsBody(Body):
     """What the tenant says of its bills; a null level is no warning."""
 
@@ -123,7 +117,7 @@ class InvoicesView(TenantView):
 
     permissions = {"GET": Permission.BILLING_READ}
 
-    @extend_schema(responses=InvoicePage)
+    @extend_schema(responses=page_shown(InvoiceShown))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Invoices, statements and credit notes, newest first, without their lines."""
         page = asked_page(request)

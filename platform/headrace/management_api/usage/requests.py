@@ -18,7 +18,7 @@ from headrace import errors
 from headrace.gateway.request_ids import parse_request_id, public_request_id
 from headrace.management_api.base import TenantView
 from headrace.management_api.bodies import money
-from headrace.management_api.paging import Page, asked_page
+from headrace.management_api.paging import Page, asked_page, page_shown
 from headrace.management_api.usage.receipts import (
     ReceiptShown,
     TimingsShown,
@@ -65,22 +65,12 @@ class RequestShown(serializers.Serializer[Any]):
     tags = serializers.DictField(child=serializers.CharField())
 
 
-class RequestList(serializers.Serializer[Any]):
-    """A page of requests; a page of a rare kind may be short and still have a next one."""
-
-    object = serializers.ChoiceField(["list"])
-    data = RequestShown(many=True)  # type: ignore[assignment]  # a field, as DRF means it
-    first_id = serializers.CharField(allow_null=True)
-    last_id = serializers.CharField(allow_null=True)
-    has_more = serializers.BooleanField()
-
-
 class RequestsView(TenantView):
     """Settled requests, newest first."""
 
     permissions = {"GET": Permission.REQUESTS_READ}
 
-    @extend_schema(parameters=PARAMETERS, responses=RequestList)
+    @extend_schema(parameters=PARAMETERS, responses=page_shown(RequestShown, serializers.CharField))
     def get(self, request: Request, organization_id: UUID) -> Response:
         """One page; `last_id` is where the next one goes on."""
         page = asked_page(request, *FILTERS, parse_id=_request_id)
