@@ -7,7 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import OperationalError
+from django.test import override_settings
 
+from headrace.gateway.database import DatabaseSilent
 from headrace.gateway.together import TOGETHER_MAX, Together
 
 ACME, GLOBEX = uuid4(), uuid4()
@@ -94,3 +96,21 @@ def test_the_next_call_goes_whatever_became_of_the_first(first: int) -> None:
 
     assert isinstance(answers[0], Exception)
     assert answers[1] == 8
+
+
+def test_who_was_not_sent_in_time_is_told_and_never_sent() -> None:
+    books = Books()
+
+    async def ask_while_it_hangs() -> list[int | BaseException]:
+        together = Together(books.answer)
+        asking = [together(ACME, item) for item in range(200, 202 + TOGETHER_MAX)]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        books.open.set()
+        return answers
+
+    with override_settings(DATABASE_ANSWER_MAX_S=0.2):
+        *sent, unsent = asyncio.run(ask_while_it_hangs())
+
+    assert all(isinstance(answer, DatabaseSilent) for answer in sent)
+    assert type(unsent) is OperationalError
+    assert [len(call) for call in books.calls] == [1, TOGETHER_MAX]

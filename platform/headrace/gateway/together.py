@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from headrace.gateway.database import in_database
@@ -36,17 +37,30 @@ class Together(Generic[Item, Answer]):
         self._travelling: set[asyncio.Task[None]] = set()
 
     async def __call__(self, organization_id: UUID, item: Item) -> Answer:
-        """The answer to this item; raises what the call raises."""
+        """The answer to this item; raises what the call raises.
+
+        Raises OperationalError for one that had to wait DATABASE_ANSWER_MAX_S and was not sent.
+        """
         if organization_id in self._waiting:
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            self._waiting[organization_id].append((item, future))
-            return await future
+            return await self._wait(organization_id, item)
         self._waiting[organization_id] = []
         try:
             (answer,) = await in_database(self._call, [item])
             return answer
         finally:
             self._depart(organization_id)
+
+    async def _wait(self, organization_id: UUID, item: Item) -> Answer:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[organization_id].append((item, future))
+        await asyncio.wait({future}, timeout=settings.DATABASE_ANSWER_MAX_S)
+        line = self._waiting.get(organization_id, [])
+        if not future.done() and (item, future) in line:
+            # Others before it found the database slow for as long: it has not been sent, and
+            # its sender must not wait for each of their turns.
+            line.remove((item, future))
+            raise OperationalError("the database is too slow for all that is asked")
+        return await future
 
     def _depart(self, organization_id: UUID) -> None:
         """Starts the next call, if anybody waits."""

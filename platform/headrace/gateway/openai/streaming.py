@@ -6,8 +6,8 @@ timer all set: a task per chunk would cost a fifth of a chunk's processor time. 
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, closing
 
 from django.conf import settings
 
@@ -46,32 +46,33 @@ async def stream(
             if opening := framing.opening():
                 await send_part(send, sse.frames(opening))
 
-    async for event in _events(completion, listener):
-        if isinstance(event, End):
-            if event.error is not None and not started:
-                raise event.error
+    async with aclosing(_events(completion, listener)) as events:
+        async for event in events:
+            if isinstance(event, End):
+                if event.error is not None and not started:
+                    raise event.error
+                await start()
+                # Never a made-up finish, and no [DONE] after a failure: SDKs raise on the object.
+                ending = (
+                    sse.frames(framing.ending(event.counts)) + sse.DONE
+                    if event.error is None
+                    else sse.frames([event.error.body()])
+                )
+                await send_part(send, ending, last=True)
+                return
             await start()
-            # Never a made-up finish, and no [DONE] after a failure: the SDK raises on the object.
-            ending = (
-                sse.frames(framing.ending(event.counts)) + sse.DONE
-                if event.error is None
-                else sse.frames([event.error.body()])
-            )
-            await send_part(send, ending, last=True)
-            return
-        await start()
-        if event is None:
-            await send_part(send, sse.KEEPALIVE)
-        elif payloads := framing.part(event):
-            await send_part(send, sse.frames(payloads))
+            if event is None:
+                await send_part(send, sse.KEEPALIVE)
+            elif payloads := framing.part(event):
+                await send_part(send, sse.frames(payloads))
 
 
 async def _events(
     completion: Completion, listener: "asyncio.Future[None]"
-) -> AsyncIterator[Chunk | End | None]:
+) -> AsyncGenerator[Chunk | End | None]:
     """The completion's events, and None where a keep-alive is due; ends after the End."""
     listener.add_done_callback(lambda _: completion.wake())
-    with _silence_watch(completion.wake) as silence:
+    with closing(_Silence(completion.wake)) as silence:
         while True:
             if listener.done():
                 raise ClientGone
@@ -105,7 +106,7 @@ class _Silence:
         """Whether a keep-alive is due."""
         return self._loop.time() - self._heard_at >= settings.STREAM_KEEPALIVE_S
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Ends the timer."""
         self._timer.cancel()
 
@@ -116,12 +117,3 @@ class _Silence:
         else:
             wait_s = self._heard_at + settings.STREAM_KEEPALIVE_S - self._loop.time()
         self._timer = self._loop.call_later(wait_s, self._look)
-
-
-@contextlib.contextmanager
-def _silence_watch(wake: Callable[[], None]) -> Iterator[_Silence]:
-    silence = _Silence(wake)
-    try:
-        yield silence
-    finally:
-        silence.stop()
