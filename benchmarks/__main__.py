@@ -19,8 +19,11 @@ BENCHMARKS = (
     "platform_over_engine",
     "usage",
     "holds",
+    "gateway_cost",
     "peers",
 )
+WITH_PEERS = frozenset({"gateway_cost", "peers"})
+"""They make environments of other software."""
 
 
 def main() -> int:
@@ -35,7 +38,7 @@ def main() -> int:
     status = 0
     for name in options.names or BENCHMARKS:
         command = [sys.executable, "-m", f"benchmarks.{name}"]
-        if name == "peers":
+        if name in WITH_PEERS:
             command += ["--venvs", options.venvs]
         done = subprocess.run(command, check=False)
         status = status or done.returncode
