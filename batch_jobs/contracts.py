@@ -1,7 +1,9 @@
 """What other packages see of bulk jobs: frozen values and typed errors."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 
@@ -56,3 +58,101 @@ class JobNotFound(BatchError):
     """No such job in this tenant."""
 
     code = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """On whose behalf bulk work is asked for: a project, by one of its keys."""
+
+    organization_id: UUID
+    project_id: UUID
+    key_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A stored file as its owner sees it."""
+
+    file_id: UUID
+    project_id: UUID
+    purpose: str
+    filename: str
+    size_bytes: int
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """What is wrong with an input; `line` counts from 1 and is None for the file as a whole."""
+
+    code: str
+    message: str
+    line: int | None = None
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkJobInfo:
+    """A job of either kind as its owner sees it, but for what only summaries have."""
+
+    job_id: UUID
+    organization_id: UUID
+    project_id: UUID
+    key_id: UUID
+    kind: str
+    state: str
+    endpoint: str
+    model: str
+    metadata: Mapping[str, str]
+    input_file_id: UUID | None
+    output_file_id: UUID | None
+    error_file_id: UUID | None
+    errors: tuple[LineError, ...]
+    items_total: int
+    items_completed: int
+    items_failed: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    charge_pico: int
+    budget_pico: int | None
+    pause_reason: str
+    created_at: datetime
+    in_progress_at: datetime | None = None
+    finalizing_at: datetime | None = None
+    completed_at: datetime | None = None
+    failed_at: datetime | None = None
+    expired_at: datetime | None = None
+    cancelling_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    paused_at: datetime | None = None
+    expires_at: datetime | None = None
+    deadline_at: datetime | None = None
+    output_expires_s: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # a summary's, as JSON
+    """Empty for a batch."""
+
+
+class FileMissing(BatchError):
+    """No such file in this project, or it is deleted or expired."""
+
+    code = "not_found"
+
+
+class StorageFull(BatchError):
+    """The organization's files would take more bytes than it may store."""
+
+    code = "storage_quota_exceeded"
+
+
+class JobStateWrong(BatchError):
+    """What was asked for is not possible in the state that the job is in; the message says why."""
+
+    code = "invalid_state"
+
+
+class TooMuchEnqueued(BatchError):
+    """The organization's unfinished jobs would hold more prompt tokens than it may enqueue."""
+
+    code = "token_limit_exceeded"

@@ -9,8 +9,8 @@ import threading
 from celery import shared_task
 from django.conf import settings
 
+from batch_jobs.old_pump import PumpLimits, pump
 from batch_jobs.ports import completion_port
-from batch_jobs.pump import PumpLimits, pump
 
 _seat = threading.BoundedSemaphore(1)
 """One pump a process: the other threads of a worker stay free for the sweeper, and wake-ups that

@@ -11,7 +11,7 @@ from batch_jobs.contracts import SummaryItem
 from batch_jobs.facade import forfeit, read_items, read_job
 from batch_jobs.models import SummaryItem as SummaryItemRow
 from batch_jobs.ports import BatchCompletion, BatchCompletionResult
-from batch_jobs.pump import PumpLimits, pump
+from batch_jobs.old_pump import PumpLimits, pump
 from tenants.facade import tenant_scope
 from tests.batch_jobs.cast import ScriptedPort, Tenant
 from tests.house import wait_until

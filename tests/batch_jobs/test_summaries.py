@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_jobs.contracts import InputInvalid
-from batch_jobs.summaries import (
+from batch_jobs.old_summaries import (
     INSTRUCTION,
     Document,
     InputLimits,

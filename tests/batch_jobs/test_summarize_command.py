@@ -14,7 +14,7 @@ from django.db import connections
 
 from batch_jobs.facade import read_job
 from batch_jobs.ports import BatchCompletionResult
-from batch_jobs.pump import PumpLimits, pump
+from batch_jobs.old_pump import PumpLimits, pump
 from billing import facade as billing
 from billing.contracts import ServiceTier
 from tests.batch_jobs.cast import ScriptedPort, Tenant

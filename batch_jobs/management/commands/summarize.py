@@ -20,8 +20,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from batch_jobs import facade
 from batch_jobs.contracts import InputInvalid, JobNotFound, SummaryItem, SummaryJob
+from batch_jobs.old_summaries import InputLimits, decimal_text, read_documents
 from batch_jobs.ports import completion_port
-from batch_jobs.summaries import InputLimits, decimal_text, read_documents
 from tenants.contracts import KeyIdentity, TenantError
 from tenants.facade import authenticate
 

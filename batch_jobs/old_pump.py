@@ -17,8 +17,8 @@ from django.db import connections
 
 from batch_jobs import items, leases
 from batch_jobs.leases import ClaimedItem
+from batch_jobs.old_summaries import chat_request
 from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult, CompletionPort
-from batch_jobs.summaries import chat_request
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Batches of requests, as OpenAI has them: read, run, written out, cancelled and expired."""

@@ -1,0 +1,1 @@
+"""Files of a project: taken in, kept within limits, read in ranges, swept away."""

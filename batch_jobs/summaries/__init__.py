@@ -1,0 +1,1 @@
+"""Summaries of many documents: reading them, asking for them, merging, handing results out."""
