@@ -5,16 +5,20 @@ stay short, far below the broker's visibility timeout, after which Redis hands i
 """
 
 import threading
+from datetime import UTC, datetime
 
 from celery import shared_task
 from django.conf import settings
 
 from batch_jobs.old_pump import PumpLimits, pump
 from batch_jobs.ports import completion_port
+from batch_jobs.tending import tend
+from batch_jobs.waking import TEND, wake_tending
 
 _seat = threading.BoundedSemaphore(1)
 """One pump a process: the other threads of a worker stay free for the sweeper, and wake-ups that
 pile up behind a busy pump end at once."""
+_tending_seat = threading.BoundedSemaphore(1)
 
 
 @shared_task(name="batch_jobs.pump_summaries")
@@ -29,6 +33,19 @@ def pump_summaries() -> None:
     # After the seat is free: a wake-up that finds it taken would be the last.
     if leased:
         wake_pump()
+
+
+@shared_task(name=TEND)
+def tend_jobs() -> None:
+    """Look after jobs for a while; wake the next one if there was anything to do."""
+    if not _tending_seat.acquire(blocking=False):
+        return
+    try:
+        steps = tend(datetime.now(UTC))
+    finally:
+        _tending_seat.release()
+    if steps:
+        wake_tending()
 
 
 def wake_pump() -> None:

@@ -390,6 +390,28 @@ BATCH_WAKE_EXPIRES_S = 60
 BATCH_DOCUMENTS_MAX = _integer("HEADRACE_BATCH_DOCUMENTS_MAX", 50_000)
 BATCH_FILE_BYTES_MAX = _integer("HEADRACE_BATCH_FILE_BYTES_MAX", 200 * 1024 * 1024)
 BATCH_DOCUMENT_BYTES_MAX = _integer("HEADRACE_BATCH_DOCUMENT_BYTES_MAX", 1024 * 1024)
+BATCH_TEND_S = _integer("HEADRACE_BATCH_TEND_S", 30)
+"""How long one task looks after jobs before it makes room for another."""
+BATCH_TEND_LEASE_S = _integer("HEADRACE_BATCH_TEND_LEASE_S", 60)
+"""A job whose tender is silent for this long is another's."""
+BATCH_TEND_WAIT_S = _integer("HEADRACE_BATCH_TEND_WAIT_S", 2)
+"""How often the beat has jobs looked after, and how soon one that waits is looked at again."""
+BATCH_TEND_RETRY_S = _integer("HEADRACE_BATCH_TEND_RETRY_S", 30)
+"""How long a job that could not be looked after is left alone."""
+BATCH_LINES_MAX = _integer("HEADRACE_BATCH_LINES_MAX", 50_000)
+BATCH_LINE_BYTES_MAX = _integer("HEADRACE_BATCH_LINE_BYTES_MAX", 1024 * 1024)
+BATCH_ERRORS_SHOWN_MAX = _integer("HEADRACE_BATCH_ERRORS_SHOWN_MAX", 1000)
+"""Of a batch's bad lines, how many its object shows; a file has them all."""
+BATCH_JOBS_MAX = _integer("HEADRACE_BATCH_JOBS_MAX", 200)
+"""Unfinished jobs of one organization."""
+BATCH_ENQUEUED_TOKENS_MAX = _integer("HEADRACE_BATCH_ENQUEUED_TOKENS_MAX", 5_000_000_000)
+"""Prompt tokens of one organization's unfinished jobs together, as estimated."""
+BATCH_WINDOW_S = _integer("HEADRACE_BATCH_WINDOW_S", 24 * 3600)
+"""How long after its creation a batch that is not done expires."""
+BATCH_END_GRACE_S = _integer("HEADRACE_BATCH_END_GRACE_S", 600)
+"""What is being computed when its job is cancelled or expires may go on for this long."""
+BATCH_ITEMS_KEPT_DAYS = _integer("HEADRACE_BATCH_ITEMS_KEPT_DAYS", 7)
+"""How long the rows of a finished batch are kept; its files have it all."""
 SUMMARY_TOKENS_MAX = 96
 SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
 """What `manage.py summarize` asks unless told otherwise."""
@@ -404,10 +426,11 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
 CELERY_TASK_QUEUES = [
     Queue(name, Exchange(name), routing_key=name)
-    for name in ("celery", "webhooks", "mail", "retention", "billing")
+    for name in ("celery", "webhooks", "mail", "retention", "billing", "tending")
 ]
 """A worker without `-Q` takes from all of them."""
 CELERY_TASK_ROUTES = {
+    "batch_jobs.tend": {"queue": "tending"},
     "billing.*": {"queue": "billing"},
     "tenants.deliver_webhooks": {"queue": "webhooks"},
     "tenants.send_mail": {"queue": "mail"},
@@ -447,6 +470,11 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": STRIPE_EXPORT_S},
     },
     "compare with stripe": {"task": "billing.compare_with_stripe", "schedule": STRIPE_COMPARE_S},
+    "tend jobs": {
+        "task": "batch_jobs.tend",
+        "schedule": BATCH_TEND_WAIT_S,
+        "options": {"expires": BATCH_TEND_WAIT_S},
+    },
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",
         "schedule": BATCH_PUMP_S,

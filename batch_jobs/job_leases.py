@@ -1,0 +1,108 @@
+"""Who tends which job: one process at a time, under a lease and a fencing number.
+
+A lease never proves that its holder lives: each claim raises `tend_token`, and whatever a holder
+writes goes through `locked`, which refuses one that was superseded. Runs as housekeeper; called by
+tending, and by all that it calls.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from batch_jobs.contracts import Owner
+from batch_jobs.models import BulkJob
+
+HOUSEKEEPER_ALIAS = "housekeeper"
+
+# Those that waited longest first; a job that takes many turns goes to the back after each.
+_LEASE = """
+    UPDATE bulk_job SET tend_token = tend_token + 1, tended_until = %(until)s
+     WHERE id = (
+        SELECT id FROM bulk_job
+         WHERE (state IN ('validating', 'cancelling', 'finalizing')
+                OR (state IN ('ready', 'in_progress', 'paused') AND expires_at <= %(now)s))
+           AND (tended_until IS NULL OR tended_until <= %(now)s)
+         ORDER BY tended_until NULLS FIRST, id
+         LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING id, organization_id, project_id, key_id, kind, state, tend_token"""
+
+
+class LeaseLost(Exception):
+    """Another process tends the job by now, or it went on to another state meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    """A job under lease, in the state it was found in."""
+
+    job_id: UUID
+    organization_id: UUID
+    project_id: UUID
+    key_id: UUID
+    kind: str
+    state: str
+    tend_token: int
+
+    @property
+    def owner(self) -> Owner:
+        """On whose behalf its files are written."""
+        return Owner(self.organization_id, self.project_id, self.key_id)
+
+
+def lease_job(now: datetime, lease_s: int) -> LeasedJob | None:
+    """The job that has waited longest to be looked after; None when there is none."""
+    until = now + timedelta(seconds=lease_s)
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(_LEASE, {"now": now, "until": until})
+        row = cursor.fetchone()
+    return None if row is None else LeasedJob(*row)
+
+
+def job_row(job: LeasedJob) -> BulkJob:
+    """The job as it is now, unlocked; raises LeaseLost."""
+    found = _held(job).first()
+    if found is None:
+        raise LeaseLost
+    return found
+
+
+@contextmanager
+def locked(job: LeasedJob, *states: str) -> Iterator[BulkJob]:
+    """A transaction that holds the job's row, for what must not happen twice.
+
+    Raises LeaseLost when the lease was taken over, or the job is in none of `states` any more
+    (without any, in the state it was found in).
+    """
+    with transaction.atomic(using=HOUSEKEEPER_ALIAS):
+        row = (
+            _held(job)
+            .filter(state__in=states or (job.state,))
+            .select_for_update(no_key=True, of=("self",))
+            .first()
+        )
+        if row is None:
+            raise LeaseLost
+        yield row
+
+
+def renew(job: LeasedJob, lease_s: int) -> None:
+    """Lets the lease run for `lease_s` more seconds; raises LeaseLost."""
+    if not _held(job).update(tended_until=Now() + timedelta(seconds=lease_s)):
+        raise LeaseLost
+
+
+def release(job: LeasedJob, again_at: datetime) -> None:
+    """Gives the job back, not to be looked at before `again_at`."""
+    _held(job).update(tended_until=again_at)
+
+
+def _held(job: LeasedJob) -> QuerySet[BulkJob]:
+    return BulkJob.objects.using(HOUSEKEEPER_ALIAS).filter(
+        id=job.job_id, organization_id=job.organization_id, tend_token=job.tend_token
+    )

@@ -1,0 +1,70 @@
+"""Looking after jobs: what has to be read, ended or written is taken a step further.
+
+Never computes a line: items are the pump's. One job at a time, each under a lease, so that any
+number of workers tend side by side and a killed one leaves nothing that the next cannot go on
+with. Called by the Celery task; what there is to do is in PostgreSQL.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from batch_jobs.batches import output, validating
+from batch_jobs.ending import end_items
+from batch_jobs.job_leases import LeasedJob, LeaseLost, lease_job, release
+from batch_jobs.models import JobKind, JobState
+
+logger = logging.getLogger(__name__)
+
+Step = Callable[[LeasedJob, datetime], bool]
+"""Takes a job further for half a minute or so; True when there is more to do at once."""
+
+
+def tend(now: datetime) -> int:
+    """Looks after jobs until none needs it or TEND_S have passed; returns how many steps it took.
+
+    A step that fails leaves its job for later and does not keep others from their turn.
+    """
+    steps, ends_at = 0, time.monotonic() + settings.BATCH_TEND_S
+    while time.monotonic() < ends_at:
+        job = lease_job(now, settings.BATCH_TEND_LEASE_S)
+        if job is None:
+            break
+        steps += 1
+        _take_step(job, now)
+    return steps
+
+
+def _take_step(job: LeasedJob, now: datetime) -> None:
+    again_at = now + timedelta(seconds=settings.BATCH_TEND_WAIT_S)
+    try:
+        if step_of(job)(job, now):
+            again_at = now
+    except LeaseLost:
+        return
+    except Exception:
+        # A process edge: one job that cannot be tended must not stop the others.
+        logger.exception("job %s could not be tended", job.job_id)
+        again_at = now + timedelta(seconds=settings.BATCH_TEND_RETRY_S)
+    release(job, again_at)
+
+
+def step_of(job: LeasedJob) -> Step:
+    """What a job of this kind needs in this state."""
+    match JobState(job.state), JobKind(job.kind):
+        case JobState.VALIDATING, JobKind.BATCH:
+            return validating.validate
+        case JobState.VALIDATING, JobKind.SUMMARY:
+            from batch_jobs.summaries.ingesting import ingest_some
+
+            return ingest_some
+        case JobState.FINALIZING, JobKind.BATCH:
+            return output.finish
+        case JobState.FINALIZING, JobKind.SUMMARY:
+            from batch_jobs.summaries.finishing import finish
+
+            return finish
+    return end_items

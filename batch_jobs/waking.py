@@ -1,0 +1,20 @@
+"""Waking workers by name: whoever leaves them something to do says so, once it is committed.
+
+A wake-up may be lost or doubled without harm: the beat sends one every few seconds.
+"""
+
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+
+TEND = "batch_jobs.tend"
+
+
+def wake_tending() -> None:
+    """Asks a worker to look after jobs."""
+    current_app.send_task(TEND, expires=settings.BATCH_WAKE_EXPIRES_S)
+
+
+def wake_tending_later(using: str) -> None:
+    """Asks for it when the open transaction is committed, if the broker is there."""
+    transaction.on_commit(wake_tending, using=using, robust=True)
