@@ -1,1 +1,1 @@
-"""Summaries of many documents: reading them, asking for them, merging, handing results out."""
+"""Summaries of many documents: what is asked, how inputs are read and cut, how jobs are steered."""
