@@ -15,6 +15,7 @@ The body of an act may be a function of the side and the arguments that `own` ma
 """
 
 from tests.isolation.matrix import Row
+from tests.isolation.rows_bulk import BATCH_ROWS, FILE_ROWS, SUMMARY_ROWS
 from tests.isolation.rows_events import RETENTION_ROWS, WEBHOOK_ROWS
 from tests.isolation.rows_limits import LIMITS_ROWS
 from tests.isolation.rows_money import BILLING_ROWS
@@ -30,4 +31,7 @@ ROWS: dict[str, Row] = {
     **BILLING_ROWS,
     **WEBHOOK_ROWS,
     **RETENTION_ROWS,
+    **FILE_ROWS,
+    **BATCH_ROWS,
+    **SUMMARY_ROWS,
 }

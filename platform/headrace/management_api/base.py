@@ -15,7 +15,9 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 import tenants.facade
+from batch_jobs.contracts import Owner
 from headrace import errors
+from headrace.gateway.admission.auth import check_asked_tenant, require_scope
 from headrace.management_api.authentication import (
     ApiKeyAuthentication,
     ApiKeyUser,
@@ -25,7 +27,14 @@ from headrace.management_api.authentication import (
 from headrace.management_api.bodies import Body, parse_body
 from headrace.request_origin import address_of, request_id_of
 from headrace.request_rates import count_actor
-from tenants.contracts import Actor, KeyIdentity, KeyKind, OrganizationNotFound, Permission
+from tenants.contracts import (
+    Actor,
+    KeyIdentity,
+    KeyKind,
+    KeyScope,
+    OrganizationNotFound,
+    Permission,
+)
 
 
 class HouseView(APIView):
@@ -133,3 +142,25 @@ class OrganizationKeyView(ActingView):
         user: object = request.user
         assert isinstance(user, ApiKeyUser)
         return self.actor_of_key(user.identity)
+
+
+class ProjectKeyView(HouseView):
+    """A view of what belongs to a project, by one of its keys that has the scope `needs`."""
+
+    authentication_classes = [ApiKeyAuthentication]
+    needs: ClassVar[KeyScope]
+    owner: Owner
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Before the method's handler: whose project; raises ApiError 401, 403 or 429."""
+        super().initial(request, *args, **kwargs)
+        user: object = request.user
+        assert isinstance(user, ApiKeyUser)
+        identity = user.identity
+        check_asked_tenant(
+            identity,
+            request.headers.get("openai-organization"),
+            request.headers.get("openai-project"),
+        )
+        require_scope(identity, self.needs)
+        self.owner = Owner(identity.organization_id, identity.project_id, identity.key_id)

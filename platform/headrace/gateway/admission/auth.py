@@ -55,7 +55,9 @@ async def identify(scope: Scope, needed: KeyScope | None = None) -> KeyIdentity:
         secret_from_headers(header(scope, b"authorization"), header(scope, b"x-api-key")),
         address_of(scope),
     )
-    _check_asked_tenant(scope, identity)
+    check_asked_tenant(
+        identity, header(scope, b"openai-organization"), header(scope, b"openai-project")
+    )
     require_scope(identity, needed)
     return identity
 
@@ -115,6 +117,19 @@ def require_scope(identity: KeyIdentity, needed: KeyScope | None) -> None:
         raise errors.insufficient_permissions(f"This API key lacks the scope '{needed}'.")
 
 
+def check_asked_tenant(
+    identity: KeyIdentity, organization: str | None, project: str | None
+) -> None:
+    """Raises ApiError 401 where OpenAI-Organization or OpenAI-Project is not the key's own."""
+    if organization and organization not in (
+        identity.organization_slug,
+        str(identity.organization_id),
+    ):
+        raise errors.tenant_mismatched("organization")
+    if project and project != str(identity.project_id):
+        raise errors.tenant_mismatched("project")
+
+
 def check_network(identity: KeyIdentity, address: str) -> None:
     """Raises ApiError 403 where the key may not be used from this address."""
     if identity.cidrs and not within(address, _networks(identity.cidrs)):
@@ -137,15 +152,6 @@ def _networks(cidrs: tuple[str, ...]) -> tuple[Network, ...]:
 
 def _expired(identity: KeyIdentity) -> bool:
     return identity.expires_at is not None and identity.expires_at <= datetime.now(UTC)
-
-
-def _check_asked_tenant(scope: Scope, identity: KeyIdentity) -> None:
-    asked = header(scope, b"openai-organization")
-    if asked and asked not in (identity.organization_slug, str(identity.organization_id)):
-        raise errors.tenant_mismatched("organization")
-    asked = header(scope, b"openai-project")
-    if asked and asked != str(identity.project_id):
-        raise errors.tenant_mismatched("project")
 
 
 def cache_salt(organization_id: str, project_id: str | None = None) -> bytes:

@@ -44,7 +44,7 @@ ROUTES: Mapping[str, tuple[str, Route]] = {
 }
 """Exact paths; `/v1/models/{id}` is matched by its prefix, since ids may hold slashes."""
 
-DJANGO_PREFIXES = ("/v1/usage/", "/v1/organization/")
+DJANGO_PREFIXES = ("/v1/usage/", "/v1/organization/", "/v1/files", "/v1/batches")
 
 
 def find_route(path: str) -> tuple[str, Route] | None:
