@@ -67,7 +67,7 @@ from billing.quotas import (
     set_quota,
 )
 from billing.receipts import receipt
-from billing.reconcile import reconcile, reconcile_report
+from billing.reconcile import reconcile, reconcile_report, register_invariants
 from billing.replay import replay
 from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
 from billing.stripe_sync.provider import connect_stripe
@@ -137,6 +137,7 @@ __all__ = [
     "recharge_settings",
     "reconcile",
     "reconcile_report",
+    "register_invariants",
     "record_payment",
     "refund_topup",
     "renew",

@@ -1,30 +1,21 @@
 """The invariants of money, checked over the whole database in one consistent read.
 
 Never repairs anything: it says what is wrong. Runs as the housekeeper. Called by
-`manage.py reconcile`, by tests and by the demo.
+`manage.py reconcile`, by tests and by the demo; other packages register what they owe the books.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from django.db import connections, transaction
 
 from billing.catalog import invariants
-from billing.contracts import InvariantReport
+from billing.contracts import Invariant, InvariantReport
 from billing.credit.invariants import INVARIANTS as OF_CREDIT
 from billing.invoices.invariants import INVARIANTS as OF_INVOICES
 from billing.stripe_sync.invariants import INVARIANTS as OF_STRIPE
 
 FINDINGS_MAX = 20
 """Discrepancies reported of one invariant; the first ones are enough to stop and look."""
-
-
-@dataclass(frozen=True, slots=True)
-class Invariant:
-    """What must never be: `query` selects the rows that break it, out of those of `table`."""
-
-    broken_when: str
-    table: str
-    query: str
 
 
 INVARIANTS = [
@@ -258,6 +249,14 @@ INVARIANTS = [
 ]
 
 
+_registered: list[Invariant] = []
+
+
+def register_invariants(invariants_of_others: Iterable[Invariant]) -> None:
+    """Called by the wiring, once a process: they are checked in the same read, after ours."""
+    _registered.extend(invariants_of_others)
+
+
 def reconcile(using: str = "housekeeper") -> list[str]:
     """Every discrepancy as a readable line, at most FINDINGS_MAX an invariant; empty is good."""
     return [
@@ -274,7 +273,7 @@ def reconcile_report(using: str = "housekeeper") -> list[InvariantReport]:
     with transaction.atomic(using=using, durable=True), connections[using].cursor() as cursor:
         # One snapshot: a request settling meanwhile must not look like a discrepancy.
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        for invariant in INVARIANTS:
+        for invariant in (*INVARIANTS, *_registered):
             if invariant.table not in counted:
                 cursor.execute(f"SELECT count(*) FROM {invariant.table}")  # noqa: S608 - of our own list
                 (counted[invariant.table],) = cursor.fetchone() or (0,)

@@ -69,7 +69,7 @@ from billing.contracts.quotas import (
     QuotaSubject,
     QuotaWanted,
 )
-from billing.contracts.reports import InvariantReport, ReplayReport
+from billing.contracts.reports import Invariant, InvariantReport, ReplayReport
 from billing.contracts.requests import (
     Correction,
     HoldOutcome,
@@ -131,6 +131,7 @@ __all__ = [
     "HoldOutcome",
     "HoldRefusal",
     "HoldRequest",
+    "Invariant",
     "InvariantReport",
     "Invoice",
     "InvoiceConflict",

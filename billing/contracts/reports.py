@@ -4,6 +4,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Invariant:
+    """What must never be: `query` selects the rows that break it, out of those of `table`."""
+
+    broken_when: str
+    table: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
 class InvariantReport:
     """One invariant of the books: how many rows of its table were looked at, and what broke it."""
 

@@ -15,6 +15,7 @@ class HeadraceConfig(AppConfig):
         from batch_jobs.facade import forget_jobs
         from batch_jobs.ports import provide_completion_port
         from billing.facade import connect_stripe, forget_addresses, forget_end_users
+        from headrace import reconciling
         from headrace.gateway.batch_port import batch_port
         from headrace.sign_in.audit import connect
         from headrace.sign_in.erasing import forget_person
@@ -25,5 +26,6 @@ class HeadraceConfig(AppConfig):
         register_eraser("addresses of documents", forget_addresses)
         register_eraser("end users", forget_end_users)
         register_person_eraser("sign-in", forget_person)
+        reconciling.register()
         connect_stripe()
         connect()
