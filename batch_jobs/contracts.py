@@ -156,3 +156,66 @@ class TooMuchEnqueued(BatchError):
     """The organization's unfinished jobs would hold more prompt tokens than it may enqueue."""
 
     code = "token_limit_exceeded"
+
+
+class ModelUnknown(BatchError):
+    """Nothing by this name is for sale to the project at batch price; the message is the name."""
+
+    code = "model_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How fast a job goes, and what that means for its end; None is "not known".
+
+    `remaining_s` is known only while it runs: a job that is paused has none.
+    """
+
+    documents_per_s: float
+    tokens_per_s: float
+    remaining_s: int | None
+    finishes_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryInfo:
+    """A summarisation job as its owner sees it.
+
+    `estimate` is empty until everything is read. `previewing` is a job of which only a few
+    documents run before it is ready again. `results_shards` is how many Parquet files it makes.
+    """
+
+    job: BulkJobInfo
+    input_file_ids: tuple[UUID, ...]
+    starts_itself: bool
+    documents_duplicate: int
+    documents_known: int
+    estimate: Mapping[str, Any]  # JSON
+    previewing: bool
+    results_deleted_at: datetime | None
+    results_shards: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryResult:
+    """What became of one document; tokens and charge are those of all its parts together.
+
+    `state` is done, failed, cancelled or expired. A document that is the `same_as` another one has
+    that one's summary, and cost nothing. `row` is its place among the rows, for the next page.
+    """
+
+    row: int
+    custom_id: str
+    state: str
+    summary: str | None
+    error_code: str | None
+    error_message: str | None
+    source: str | None
+    line: int
+    same_as: str | None
+    request_id: UUID | None
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    charge_pico: int

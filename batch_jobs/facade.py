@@ -8,5 +8,46 @@ from batch_jobs.erasure import forget_jobs
 from batch_jobs.invariants import INVARIANTS
 from batch_jobs.jobs import create_summary_job, read_items, read_job
 from batch_jobs.leases import forfeit
+from batch_jobs.summaries.jobs import (
+    SummaryOrder,
+    create_summary,
+    list_summaries,
+    read_summary,
+)
+from batch_jobs.summaries.results import read_results, row_of, shard_rows
+from batch_jobs.summaries.steering import (
+    NewBounds,
+    cancel_summary,
+    change_bounds,
+    delete_results,
+    pause_summary,
+    preview_summary,
+    resume_summary,
+    retry_summary,
+    start_summary,
+)
 
-__all__ = ["INVARIANTS", "create_summary_job", "forfeit", "forget_jobs", "read_items", "read_job"]
+__all__ = [
+    "INVARIANTS",
+    "NewBounds",
+    "SummaryOrder",
+    "cancel_summary",
+    "change_bounds",
+    "create_summary",
+    "create_summary_job",
+    "delete_results",
+    "forfeit",
+    "forget_jobs",
+    "list_summaries",
+    "pause_summary",
+    "preview_summary",
+    "read_items",
+    "read_job",
+    "read_results",
+    "read_summary",
+    "resume_summary",
+    "retry_summary",
+    "row_of",
+    "shard_rows",
+    "start_summary",
+]
