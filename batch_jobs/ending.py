@@ -1,10 +1,143 @@
-"""The ends that a job's owner or its time brings: what was not computed is cancelled or expired."""
+"""The ends that a job's owner or its time brings: what was not computed is cancelled or expired.
 
-from datetime import datetime
+What is being computed may end by itself for a while; its answer is then kept and charged. After
+that, or when its worker is dead, the item is taken away, and a late answer costs nothing. Knows
+nothing of what a job is for. Called by tending, a few pages of items at a time.
+"""
 
-from batch_jobs.job_leases import LeasedJob
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.db.models.functions import Now
+
+from batch_jobs.job_leases import (
+    HOUSEKEEPER_ALIAS,
+    LeasedJob,
+    LeaseKeeper,
+    job_row,
+    locked,
+)
+from batch_jobs.models import BulkJob, JobState
+
+PAGE_ITEMS = 5000
+CURSOR = "ended_to"
+"""In a job's cursor: the item up to which waiting and queued ones were ended."""
+
+_END_PAGE = """
+    WITH page AS (
+        SELECT id, state FROM bulk_item
+         WHERE organization_id = %(organization)s AND job_id = %(job)s AND id > %(after)s
+         ORDER BY id LIMIT %(items_max)s
+    ), ended AS (
+        UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
+               error_message = %(message)s
+         WHERE id IN (SELECT id FROM page WHERE state IN ('waiting', 'queued'))
+           AND state IN ('waiting', 'queued')
+    )
+    SELECT max(id) FROM page"""
+_END_QUEUED = """
+    UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
+           error_message = %(message)s
+     WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'queued'"""
+# Those whose worker is dead, and after a while all that still run: whoever has one finds it gone,
+# and settles its request at zero.
+_END_LEASED = """
+    UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
+           error_message = %(message)s, lease_expires_at = NULL
+     WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'leased'
+       AND lease_expires_at <= CASE WHEN %(at_once)s THEN 'infinity' ELSE now() END"""
+_ANY_RUNNING = """
+    SELECT EXISTS (SELECT FROM bulk_item
+                    WHERE organization_id = %(organization)s AND job_id = %(job)s
+                      AND state IN ('leased', 'answered') AND lease_expires_at > '-infinity')"""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    state: str
+    code: str
+    message: str
+    since: datetime
+
+
+def is_ending(row: BulkJob) -> bool:
+    """Whether the job was cancelled or expired: it may still have items that are not ended."""
+    return row.cancelling_at is not None or row.expired_at is not None
+
+
+def expire(job: LeasedJob, now: datetime) -> bool:
+    """Ends the time of a job; what it has is finalized."""
+    with locked(job) as row:
+        row.state = JobState.FINALIZING
+        row.expired_at = row.finalizing_at = Now()
+        row.cursor = {}
+        row.save(update_fields=["state", "expired_at", "finalizing_at", "cursor"])
+    return True
+
+
+def cancel(job: LeasedJob, now: datetime) -> bool:
+    """Ends items of a cancelled job; when none is left, it is finalized."""
+    if not end_items(job, now):
+        return False
+    with locked(job) as row:
+        row.state = JobState.FINALIZING
+        row.finalizing_at = Now()
+        row.save(update_fields=["state", "finalizing_at"])
+    return True
 
 
 def end_items(job: LeasedJob, now: datetime) -> bool:
-    """Ends a page of the items of a job that is cancelled or whose time is over."""
-    raise NotImplementedError
+    """Ends what was not computed; True when every item has ended, False while some still run."""
+    row, keep = job_row(job), LeaseKeeper(job)
+    end = _end_of(row)
+    values: dict[str, Any] = {
+        "organization": job.organization_id,
+        "job": job.job_id,
+        "end": end.state,
+        "code": end.code,
+        "message": end.message,
+        "items_max": PAGE_ITEMS,
+        "at_once": now - end.since >= timedelta(seconds=settings.BATCH_END_GRACE_S),
+    }
+    after = row.cursor.get(CURSOR, 0)
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        while after is not None:
+            keep()
+            cursor.execute(_END_PAGE, {**values, "after": after})
+            last = cursor.fetchone()[0]
+            if last is None:
+                break
+            after = last
+            _remember(job, after)
+        cursor.execute(_END_LEASED, values)
+        cursor.execute(_ANY_RUNNING, values)
+        some_run: bool = cursor.fetchone()[0]
+        # After that: what a worker gave back meanwhile is not in the pages any more.
+        cursor.execute(_END_QUEUED, values)
+    return not some_run
+
+
+def _remember(job: LeasedJob, after: int) -> None:
+    with locked(job) as row:
+        row.cursor = {CURSOR: after}
+        row.save(update_fields=["cursor"])
+
+
+def _end_of(row: BulkJob) -> _End:
+    if row.cancelling_at is not None:
+        return _End(
+            "cancelled",
+            f"{row.kind}_cancelled",
+            f"This request was not executed before the {row.kind} was cancelled.",
+            row.cancelling_at,
+        )
+    assert row.expired_at is not None, "a job's items are ended when it was cancelled or expired"
+    return _End(
+        "expired",
+        f"{row.kind}_expired",
+        f"This request could not be executed before the {row.kind} expired.",
+        row.expired_at,
+    )

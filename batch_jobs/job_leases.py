@@ -5,12 +5,14 @@ writes goes through `locked`, which refuses one that was superseded. Runs as hou
 tending, and by all that it calls.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -30,7 +32,9 @@ _LEASE = """
            AND (tended_until IS NULL OR tended_until <= %(now)s)
          ORDER BY tended_until NULLS FIRST, id
          LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING id, organization_id, project_id, key_id, kind, state, tend_token"""
+    RETURNING id, organization_id, project_id, key_id, kind, state, tend_token,
+              coalesce(expires_at <= %(now)s
+                       AND state IN ('validating', 'ready', 'in_progress', 'paused'), false)"""
 
 
 class LeaseLost(Exception):
@@ -48,6 +52,8 @@ class LeasedJob:
     kind: str
     state: str
     tend_token: int
+    expired: bool
+    """Its time is over, and it has not ended by itself."""
 
     @property
     def owner(self) -> Owner:
@@ -95,6 +101,20 @@ def renew(job: LeasedJob, lease_s: int) -> None:
     """Lets the lease run for `lease_s` more seconds; raises LeaseLost."""
     if not _held(job).update(tended_until=Now() + timedelta(seconds=lease_s)):
         raise LeaseLost
+
+
+class LeaseKeeper:
+    """Renews a lease every so often while a long step goes on: call it at each page."""
+
+    def __init__(self, job: LeasedJob) -> None:
+        self._job = job
+        self._renewed_at = time.monotonic()
+
+    def __call__(self) -> None:
+        """Raises LeaseLost."""
+        if time.monotonic() - self._renewed_at > settings.BATCH_TEND_LEASE_S / 3:
+            renew(self._job, settings.BATCH_TEND_LEASE_S)
+            self._renewed_at = time.monotonic()
 
 
 def release(job: LeasedJob, again_at: datetime) -> None:

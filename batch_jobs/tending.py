@@ -8,13 +8,13 @@ with. Called by the Celery task; what there is to do is in PostgreSQL.
 import logging
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 
+from batch_jobs import ending
 from batch_jobs.batches import output, validating
-from batch_jobs.ending import end_items
-from batch_jobs.job_leases import LeasedJob, LeaseLost, lease_job, release
+from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, release
 from batch_jobs.models import JobKind, JobState
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ def _take_step(job: LeasedJob, now: datetime) -> None:
         if step_of(job)(job, now):
             again_at = now
     except LeaseLost:
-        return
+        # Superseded, and then releasing changes nothing; or its owner cancelled it meanwhile.
+        again_at = now
     except Exception:
         # A process edge: one job that cannot be tended must not stop the others.
         logger.exception("job %s could not be tended", job.job_id)
@@ -54,17 +55,31 @@ def _take_step(job: LeasedJob, now: datetime) -> None:
 
 def step_of(job: LeasedJob) -> Step:
     """What a job of this kind needs in this state."""
+    if job.expired:
+        return ending.expire
     match JobState(job.state), JobKind(job.kind):
+        case JobState.CANCELLING, _:
+            return ending.cancel
         case JobState.VALIDATING, JobKind.BATCH:
             return validating.validate
         case JobState.VALIDATING, JobKind.SUMMARY:
-            from batch_jobs.summaries.ingesting import ingest_some
-
-            return ingest_some
+            return _ingest
         case JobState.FINALIZING, JobKind.BATCH:
             return output.finish
-        case JobState.FINALIZING, JobKind.SUMMARY:
-            from batch_jobs.summaries.finishing import finish
+    return _finish_summary
 
-            return finish
-    return end_items
+
+def _ingest(job: LeasedJob, now: datetime) -> bool:
+    from batch_jobs.summaries.ingesting import ingest_some
+
+    until = datetime.now(UTC) + timedelta(seconds=settings.BATCH_TEND_S)
+    return not ingest_some(job.job_id, job.tend_token, until)
+
+
+def _finish_summary(job: LeasedJob, now: datetime) -> bool:
+    from batch_jobs.summaries.finishing import finish
+
+    if ending.is_ending(job_row(job)) and not ending.end_items(job, now):
+        return False
+    finish(job, now)
+    return False

@@ -365,6 +365,8 @@ STRIPE_WEBHOOK_SECRETS = tuple(
 """All that are valid now: two while one is being rotated."""
 STRIPE_TIMEOUT_S = _integer("HEADRACE_STRIPE_TIMEOUT_S", 6)
 """Of one try; with the client's own retry below REST_ANSWER_MAX_S."""
+STRIPE_INBOX_S = _integer("HEADRACE_STRIPE_INBOX_S", 5)
+"""How often Stripe's messages are applied, should the wake-up that each sends be lost."""
 STRIPE_SETTLE_S = _integer("HEADRACE_STRIPE_SETTLE_S", 60)
 """How often we ask Stripe about payments whose message is overdue."""
 STRIPE_EXPORT_S = _integer("HEADRACE_STRIPE_EXPORT_S", 600)
@@ -410,11 +412,76 @@ BATCH_WINDOW_S = _integer("HEADRACE_BATCH_WINDOW_S", 24 * 3600)
 """How long after its creation a batch that is not done expires."""
 BATCH_END_GRACE_S = _integer("HEADRACE_BATCH_END_GRACE_S", 600)
 """What is being computed when its job is cancelled or expires may go on for this long."""
+BATCH_STAGED_S = _integer("HEADRACE_BATCH_STAGED_S", 24 * 3600)
+"""How long a file that its writer never published is kept."""
+BATCH_MAILED_AFTER_S = _integer("HEADRACE_BATCH_MAILED_AFTER_S", 600)
+"""The end of a job that took less is not mailed: somebody waited for it, or a program did."""
 BATCH_ITEMS_KEPT_DAYS = _integer("HEADRACE_BATCH_ITEMS_KEPT_DAYS", 7)
 """How long the rows of a finished batch are kept; its files have it all."""
 SUMMARY_TOKENS_MAX = 96
 SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
 """What `manage.py summarize` asks unless told otherwise."""
+TEMPORARY_FOLDER = DATA_FOLDER / "tmp"
+"""Where uploads lie until they are stored, in files without a name that no crash leaves behind."""
+FILE_UPLOAD_TEMP_DIR = TEMPORARY_FOLDER if TEMPORARY_FOLDER.is_dir() else None
+"""For the S3 backend's reads; Django refuses a folder that is not there."""
+S3_BUCKET = os.environ.get("HEADRACE_S3_BUCKET", "")
+"""Empty: files lie in the data folder. A bucket needs the extra `s3`."""
+S3_ENDPOINT_URL = os.environ.get("HEADRACE_S3_ENDPOINT_URL", "")
+"""Another address than Amazon's."""
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "bulk": {
+        "BACKEND": "batch_jobs.files.object_storage.ObjectStorage",
+        "OPTIONS": {
+            "bucket_name": S3_BUCKET,
+            "endpoint_url": S3_ENDPOINT_URL or None,
+            "region_name": os.environ.get("HEADRACE_S3_REGION") or None,
+            "access_key": os.environ.get("HEADRACE_S3_ACCESS_KEY") or None,
+            "secret_key": os.environ.get("HEADRACE_S3_SECRET_KEY") or None,
+            "location": os.environ.get("HEADRACE_S3_PREFIX", ""),
+        },
+    }
+    if S3_BUCKET
+    else {
+        "BACKEND": "batch_jobs.files.local_storage.LocalStorage",
+        "OPTIONS": {"location": DATA_FOLDER / "bulk_files"},
+    },
+}
+FILE_BYTES_MAX = _integer("HEADRACE_FILE_BYTES_MAX", 512 * 1024 * 1024)
+"""Of an uploaded file; one for a batch has BATCH_FILE_BYTES_MAX."""
+FILE_LIFE_S = _integer("HEADRACE_BATCH_FILE_LIFE_S", 30 * 24 * 3600)
+"""How long a batch's files are kept unless told otherwise."""
+STORAGE_BYTES_MAX = _integer("HEADRACE_STORAGE_BYTES_MAX", 50 * 1024**3)
+"""All files of an organization together."""
+FILES_MAX = _integer("HEADRACE_FILES_MAX", 20_000)
+"""Files of an organization."""
+FILES_LISTED_MAX = 10_000
+UPLOADS_MAX = _integer("HEADRACE_UPLOADS_MAX", 8)
+"""Files one process takes in at once; no organization has more than half of them."""
+UPLOADS_BYTES_MAX = _integer("HEADRACE_UPLOADS_BYTES_MAX", 4 * 1024**3)
+"""All uploads under way in one process together, as they lie on its disk."""
+UPLOAD_STALL_S = _integer("HEADRACE_UPLOAD_STALL_S", 30)
+"""An upload of which no byte comes for this long is given up."""
+UPLOAD_BYTES_PER_S_MIN = _integer("HEADRACE_UPLOAD_BYTES_PER_S_MIN", 16 * 1024)
+"""And one that is slower than this on the whole."""
+UPLOAD_FORM_BYTES_MAX = 64 * 1024
+"""Of an upload's form, without its file."""
+FILE_PART_BYTES = 1024 * 1024
+"""A download is read, and so held in memory, in parts of this size."""
+FILE_THREADS_MAX = 4
+"""Parts that one process reads at once."""
+FILES_OPEN_MAX = _integer("HEADRACE_FILES_OPEN_MAX", 64)
+"""Files a pump keeps open between two looks into them."""
+FILES_OPEN_S = 60
+"""And for how long, so that a file that was deleted is really gone."""
+FILES_SWEPT_MAX = 200
+"""Files that one sweep removes."""
+FILE_SWEEP_GRACE_S = 300
+"""After its expiry: whoever began to use a file in its last moment has said so by then."""
+ORPHAN_AGE_MIN_S = 24 * 3600
+"""Stored bytes that no row names are removed when they are this old."""
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -458,6 +525,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "billing.roll_up_usage",
         "schedule": USAGE_ROLL_UP_S,
         "options": {"expires": USAGE_ROLL_UP_S},
+    },
+    "apply messages of stripe": {
+        "task": "billing.apply_stripe_messages",
+        "schedule": STRIPE_INBOX_S,
+        "options": {"expires": STRIPE_INBOX_S},
     },
     "settle payments by stripe": {
         "task": "billing.settle_stripe",
