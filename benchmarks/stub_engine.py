@@ -64,6 +64,12 @@ class Answer:
         return 0 if self.request.sampling is None else self.request.sampling.max_tokens
 
     @property
+    def has_a_chunk(self) -> bool:
+        """Of this step: an answer that is not streamed comes whole, with its last."""
+        least = 1 if self.request.stream else self.wanted_tokens
+        return 1 <= least <= self.done_tokens <= self.wanted_tokens
+
+    @property
     def counts(self) -> TokenCounts:
         """What has been "computed"."""
         return TokenCounts(sum(map(len, self.request.prompts)), 0, self.done_tokens)
@@ -108,7 +114,7 @@ class Connection:
                 chunks, done = [], []
                 for answer in list(self.answers.values()):
                     answer.done_tokens += 1
-                    if answer.done_tokens <= answer.wanted_tokens:
+                    if answer.has_a_chunk:
                         chunks.append(_chunk(answer))
                     if answer.done_tokens >= answer.wanted_tokens:
                         done.append(self.answers.pop(answer.request.request_id))
@@ -128,10 +134,11 @@ class Connection:
 
 def _chunk(answer: Answer) -> Chunk:
     last = answer.done_tokens == answer.wanted_tokens
+    tokens = 1 if answer.request.stream else answer.wanted_tokens
     return Chunk(
         answer.request.request_id,
-        WORD,
-        (TOKEN_ID,),
+        WORD * tokens,
+        (TOKEN_ID,) * tokens,
         answer.counts,
         finish_reason=FinishReason.LENGTH if last else None,
     )

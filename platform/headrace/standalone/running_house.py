@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from headrace.standalone.child_process import Child
@@ -74,6 +75,16 @@ class RunningHouse:
         )
         self._children[name] = child
         self._wait_ready(spec, child)
+
+    def start_another(self, like: str, name: str, *options: str) -> None:
+        """Starts one more process like another, under a name of its own, with more options."""
+        spec = self._specs[like]
+        self._specs[name] = replace(spec, name=name, argv=(*spec.argv, *options))
+        self.start(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Of the processes that were started."""
+        return tuple(self._children)
 
     def child(self, name: str) -> Child:
         """One of the processes; KeyError before it was first started."""
