@@ -83,6 +83,14 @@ class FileInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file and where its bytes lie, which is for `read_content` alone."""
+
+    info: FileInfo
+    storage_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class LineError:
     """What is wrong with an input; `line` counts from 1 and is None for the file as a whole."""
 

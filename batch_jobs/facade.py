@@ -5,6 +5,14 @@ before it settles a finish that nobody waits for.
 """
 
 from batch_jobs.erasure import forget_jobs
+from batch_jobs.files.listing import (
+    delete_file,
+    list_files,
+    open_content,
+    read_content,
+    read_file,
+)
+from batch_jobs.files.uploads import check_room, store_upload
 from batch_jobs.invariants import INVARIANTS
 from batch_jobs.jobs import create_summary_job, read_items, read_job
 from batch_jobs.leases import forfeit
@@ -33,14 +41,20 @@ __all__ = [
     "SummaryOrder",
     "cancel_summary",
     "change_bounds",
+    "check_room",
     "create_summary",
     "create_summary_job",
+    "delete_file",
     "delete_results",
     "forfeit",
     "forget_jobs",
+    "list_files",
     "list_summaries",
+    "open_content",
     "pause_summary",
     "preview_summary",
+    "read_content",
+    "read_file",
     "read_items",
     "read_job",
     "read_results",
@@ -50,4 +64,5 @@ __all__ = [
     "row_of",
     "shard_rows",
     "start_summary",
+    "store_upload",
 ]

@@ -1,12 +1,28 @@
 """Reading stored bytes: spans of many files for the pump, and whole files for those who tend jobs.
 
-What a job reads it reads to its end: an expired file stays as long as an unfinished job needs it.
+What a job reads it reads to its end: an expired file stays as long as an unfinished job needs it,
+so expiry is not asked here. Never called with what a client sent: doors use `listing`.
 """
 
+import atexit
+import math
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from uuid import UUID
+
+from django.conf import settings
+
+from batch_jobs.contracts import FileInfo, FileMissing, Owner
+from batch_jobs.files import storage
+from batch_jobs.files.rows import info_of, missing, visible
+from batch_jobs.models import StoredFile
+from tenants.facade import tenant_scope
+
+HOUSEKEEPER_ALIAS = "housekeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +37,114 @@ class Span:
 
 def read_spans(spans: Sequence[Span]) -> list[bytes]:
     """The bytes of each span, in order; raises FileMissing. Blocks: call it on a thread."""
-    raise NotImplementedError
+    return [_open_files.read(span) for span in spans]
 
 
-def open_file(organization_id: UUID, file_id: UUID, using: str = "housekeeper") -> BinaryIO:
+def open_file(organization_id: UUID, file_id: UUID, using: str = HOUSEKEEPER_ALIAS) -> BinaryIO:
     """A stored file, seekable; the caller closes it. Raises FileMissing."""
-    raise NotImplementedError
+    files = StoredFile.objects.using(using).filter(
+        organization_id=organization_id, id=file_id, deleted_at=None
+    )
+    if using == HOUSEKEEPER_ALIAS:
+        row = files.first()
+    else:
+        with tenant_scope(organization_id, using):
+            row = files.first()
+    if row is None:
+        raise missing(file_id)
+    try:
+        return cast("BinaryIO", storage.storage().open(row.storage_name, "rb"))
+    except FileNotFoundError:
+        raise missing(file_id) from None
+
+
+def lock_input(owner: Owner, file_id: UUID) -> FileInfo:
+    """A file that a new job is going to read; raises FileMissing as the doors do.
+
+    Call it in the transaction that adds the job, inside the tenant's scope: until that ends the
+    file cannot be deleted, and afterwards the job keeps it.
+    """
+    rows = visible(owner).filter(id=file_id)
+    row = rows.select_for_update(no_key=True).first()
+    if row is None:
+        raise missing(file_id)
+    return info_of(row)
+
+
+class _OpenFile:
+    """One file between two looks into it, opened when it is looked into."""
+
+    def __init__(self, organization_id: UUID, file_id: UUID) -> None:
+        self._key = (organization_id, file_id)
+        self._lock = threading.Lock()
+        self._file: BinaryIO | None = None
+        self._is_retired = False
+        self.stale_at = time.monotonic() + settings.FILES_OPEN_S
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Raises FileMissing."""
+        with self._lock:
+            if self._file is None:
+                self._file = open_file(*self._key)
+            self._file.seek(offset)
+            part = self._file.read(size_bytes)
+            if self._is_retired:
+                self._close()
+        return part
+
+    def retire(self) -> None:
+        """Closes the file, once nobody reads it; who still holds this may read on."""
+        with self._lock:
+            self._is_retired = True
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _OpenFiles:
+    """Those of this process, at most FILES_OPEN_MAX for FILES_OPEN_S. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[UUID, UUID], _OpenFile] = OrderedDict()
+
+    def read(self, span: Span) -> bytes:
+        """Raises FileMissing, also for a span that goes past the file's end."""
+        key = (span.organization_id, span.file_id)
+        with self._lock:
+            file = self._files.get(key)
+            if file is None:
+                file = self._files[key] = _OpenFile(*key)
+            self._files.move_to_end(key)
+        self.retire_stale()
+        part = file.read(span.offset, span.size_bytes)
+        if len(part) != span.size_bytes:
+            raise FileMissing(f"file-{span.file_id.hex} ends before byte {span.offset}")
+        return part
+
+    def retire_stale(self, now: float | None = None) -> None:
+        """Closes what is too much or was open too long."""
+        if now is None:
+            now = time.monotonic()
+        with self._lock:
+            surplus = max(0, len(self._files) - settings.FILES_OPEN_MAX)
+            stale = [
+                key
+                for place, (key, file) in enumerate(self._files.items())
+                if place < surplus or file.stale_at <= now
+            ]
+            retired = [self._files.pop(key) for key in stale]
+        for file in retired:
+            file.retire()
+
+
+_open_files = _OpenFiles()
+atexit.register(_open_files.retire_stale, now=math.inf)
+
+
+def close_stale_files() -> None:
+    """Closes what this process has had open for long: a deleted file's bytes are freed then."""
+    _open_files.retire_stale()

@@ -21,6 +21,8 @@ class StoredFile(OwnedModel):
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
+    swept_at = models.DateTimeField(null=True)
+    """Its bytes are gone since; a row stays as long as a job names it."""
 
     class Meta(TenantModel.Meta):
         db_table = "bulk_file"
@@ -32,11 +34,11 @@ class StoredFile(OwnedModel):
             models.Index(
                 fields=["expires_at"],
                 name="bulk_file_expiring",
-                condition=models.Q(expires_at__isnull=False),
+                condition=models.Q(expires_at__isnull=False, swept_at=None),
             ),
             models.Index(
                 fields=["deleted_at"],
                 name="bulk_file_deleted",
-                condition=models.Q(deleted_at__isnull=False),
+                condition=models.Q(deleted_at__isnull=False, swept_at=None),
             ),
         ]
