@@ -98,7 +98,7 @@ class Planted:
 
 
 @contextmanager
-def fresh_database() -> Iterator[None]:
+def fresh_database(*, durable: bool = False) -> Iterator[None]:
     """Django on an empty database of its own, migrated; it goes with the benchmark."""
     import django
     from django.core.management import call_command
@@ -106,7 +106,7 @@ def fresh_database() -> Iterator[None]:
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = DataFolder(Path(name))
-        servers = EmbeddedServers(folder, environment={}, durable=False)
+        servers = EmbeddedServers(folder, environment={}, durable=durable)
         os.environ.update(servers.start("a benchmark").environment())
         os.environ["HEADRACE_SECRET_KEY"] = folder.secrets().secret_key
         os.environ["HEADRACE_DATA"] = name
