@@ -1,0 +1,109 @@
+"""Fetches what came of a job: to a file, or to standard output.
+
+Files are written beside their place and moved there when they are complete. Called by
+`summarizing`.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headrace.command_line.api import Api, Refused, Unreachable
+from headrace.command_line.ending import CommandStopped, ExitCode
+from headrace.command_line.jobs import PATH, Job
+from headrace.command_line.progress import Progress, short_amount
+
+OUTPUTS = (".jsonl", ".csv", ".parquet")
+TRIES_MAX = 3
+PRINTED_MAX = 20
+"""Summaries shown on a terminal; a pipe gets them all, as JSON lines."""
+NOT_FOUND = 404
+
+
+def write(api: Api, job: Job, output: Path | None, progress: Progress) -> None:
+    """The summaries, to `output` or to standard output. Raises CommandStopped."""
+    if output is None:
+        if sys.stdout.isatty():
+            print_first(api, job)
+        else:
+            sys.stdout.flush()
+            _fetch_to(sys.stdout.buffer, api, f"{PATH}/{job.job_id}/results", format="jsonl")
+        return
+    if output.suffix in (".jsonl", ".csv") and not output.is_dir():
+        _fetch(api, f"{PATH}/{job.job_id}/results", output, format=output.suffix[1:])
+        progress.say(f"summaries are in {output}")
+        return
+    progress.say(f"summaries are in {', '.join(map(str, _shards(api, job, output)))}")
+
+
+def write_failures(api: Api, job: Job, output: Path, progress: Progress) -> None:
+    """Which documents failed, and why. Raises CommandStopped."""
+    _fetch(api, f"{PATH}/{job.job_id}/failures", output, format=output.suffix[1:])
+    progress.say(f"failures are in {output}")
+
+
+def print_first(api: Api, job: Job) -> None:
+    """The first summaries, for people."""
+    shown = 0
+    with api.download(f"{PATH}/{job.job_id}/results", format="jsonl") as response:
+        for line in response.iter_lines():
+            if shown == PRINTED_MAX:
+                print(f"... and {job.completed - shown:,} more: give --output FILE")
+                return
+            print(_paragraph(json.loads(line), job.currency))
+            shown += 1
+
+
+def _paragraph(row: dict[str, Any], currency: str) -> str:  # JSON
+    tokens = row["prompt_tokens"] + row["completion_tokens"]
+    summary = row["summary"]
+    text = summary if isinstance(summary, str) else json.dumps(summary, ensure_ascii=False)
+    cost = f"{tokens:,} tokens, {short_amount(row['charge'])} {currency}"
+    return f"{row['custom_id']} ({cost}):\n  {text.strip()}"
+
+
+def _shards(api: Api, job: Job, output: Path) -> list[Path]:
+    """Parquet in parts: in a folder, or beside each other under numbered names."""
+    in_folder = output.suffix != ".parquet" or output.is_dir()
+    if in_folder:
+        output.mkdir(exist_ok=True)
+    written: list[Path] = []
+    while True:
+        number = len(written)
+        name = f"part-{number:05d}" if in_folder else f"{output.stem}-{number:05d}"
+        path = (output if in_folder else output.parent) / f"{name}.parquet"
+        try:
+            _fetch(api, f"{PATH}/{job.job_id}/results", path, format="parquet", shard=number)
+        except Refused as refusal:
+            if refusal.status == NOT_FOUND and written:
+                break
+            raise
+        written.append(path)
+    if len(written) == 1 and not in_folder:
+        return [written[0].replace(output)]
+    return written
+
+
+def _fetch(api: Api, path: str, output: Path, **params: Any) -> None:
+    partial = output.with_name(f".{output.name}.part")
+    try:
+        for attempt in range(1, TRIES_MAX + 1):
+            try:
+                with partial.open("wb") as file:
+                    _fetch_to(file, api, path, **params)
+                break
+            except Unreachable:
+                if attempt == TRIES_MAX:
+                    raise
+        partial.replace(output)
+    except OSError as error:
+        raise CommandStopped(f"{output}: {error.strerror}", ExitCode.WRONG) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _fetch_to(file: BinaryIO, api: Api, path: str, **params: Any) -> None:
+    with api.download(path, **params) as response:
+        file.writelines(response.iter_bytes())
+    file.flush()
