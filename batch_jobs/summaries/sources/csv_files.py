@@ -1,0 +1,112 @@
+"""CSV with a header: a column of texts and, if there is one, of ids.
+
+Comma, semicolon and tab are told apart by the header. A cell that is not UTF-8 is read as
+Windows-1252, which is what spreadsheets write; UTF-16 is refused. A row that never ends (a quote
+that is not closed) ends the job: nobody could say where the next document begins.
+"""
+
+import csv
+from collections.abc import Iterator
+
+from batch_jobs.summaries.sources.documents import (
+    ID_FIELDS,
+    TEXT_FIELDS,
+    Cursor,
+    Document,
+    Input,
+    InputUnreadable,
+    checked,
+)
+from batch_jobs.summaries.sources.lines import read_lines
+
+DELIMITERS = (",", ";", "\t", "|")
+HEADER_BYTES_MAX = 1 << 20
+ENVELOPE_BYTES = 1 << 20
+"""What a row may hold beside its text."""
+
+
+class _Rows:
+    """The physical lines of a CSV file, for `csv.reader`; bounds what one row may pull."""
+
+    def __init__(self, source: Input, offset: int, number: int) -> None:
+        self._row_bytes_max = 2 * source.limits.document_bytes_max + ENVELOPE_BYTES
+        self._lines = read_lines(source.stream, offset, self._row_bytes_max)
+        self.offset = offset
+        self.number = number
+        self._row_offset = offset
+        self.row_number = number + 1
+
+    def start_row(self) -> None:
+        """What comes next is a new row."""
+        self._row_offset = self.offset
+        self.row_number = self.number + 1
+
+    def __iter__(self) -> Iterator[str]:
+        for line, offset in self._lines:
+            self.offset = offset
+            self.number += 1
+            if line is None or offset - self._row_offset > self._row_bytes_max:
+                raise InputUnreadable(
+                    "row_too_large",
+                    f"the row has more than {self._row_bytes_max} bytes: is a quote not closed?",
+                    self.row_number,
+                )
+            yield line.decode("utf-8-sig" if self.number == 1 else "utf-8", "surrogateescape")
+
+
+def read(source: Input, cursor: Cursor) -> Iterator[Document]:
+    """The documents after `cursor`: {"offset", "line"}; raises InputUnreadable."""
+    delimiter = _delimiter(source)
+    # A limit of the whole process, whose default would refuse a long document.
+    csv.field_size_limit(2 * source.limits.document_bytes_max + ENVELOPE_BYTES)
+    rows = _Rows(source, 0, 0)
+    header = next(_reader(rows, delimiter), [])
+    names = [_cell(name).strip().lower() for name in header]
+    text_column = _column(names, source.text_field, TEXT_FIELDS)
+    id_column = _column(names, source.id_field, ID_FIELDS)
+    if text_column is None or (id_column is None and source.id_field is not None):
+        wanted = source.text_field or " or ".join(TEXT_FIELDS)
+        missing = wanted if text_column is None else source.id_field
+        raise InputUnreadable("missing_column", f"no column {missing}; has {names[:50]}", 1)
+    if cursor:
+        rows = _Rows(source, cursor["offset"], cursor["line"])
+    else:
+        rows.start_row()
+    for row in _reader(rows, delimiter):
+        line = rows.row_number
+        after = {"offset": rows.offset, "line": rows.number}
+        rows.start_row()
+        if row:
+            name = None if id_column is None or id_column >= len(row) else _cell(row[id_column])
+            text = None if text_column >= len(row) else _cell(row[text_column])
+            yield checked(name, line, after, text, source.limits.document_bytes_max)
+
+
+def _reader(rows: _Rows, delimiter: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(iter(rows), delimiter=delimiter)
+    except csv.Error as error:
+        raise InputUnreadable("invalid_csv", str(error), rows.number) from error
+
+
+def _delimiter(source: Input) -> str:
+    source.stream.seek(0)
+    header = source.stream.readline(HEADER_BYTES_MAX)
+    if header[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputUnreadable("invalid_encoding", "the file is UTF-16: save it as UTF-8", 1)
+    return max(DELIMITERS, key=lambda delimiter: header.count(delimiter.encode()))
+
+
+def _column(names: list[str], chosen: str | None, usual: tuple[str, ...]) -> int | None:
+    wanted = usual if chosen is None else (chosen.strip().lower(),)
+    return next((names.index(name) for name in wanted if name in names), None)
+
+
+def _cell(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    return text

@@ -1,0 +1,130 @@
+"""What reading an input yields, and what it is given to read with.
+
+A document that cannot be read is one like any other, with its reason; only an input that cannot be
+read as a whole raises. Every document says where reading goes on after it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from batch_jobs.contracts import BatchError
+
+Cursor = Mapping[str, Any]
+"""Where reading goes on, as JSON of the source's own shape; empty at the start."""
+
+ID_FIELDS = ("id", "custom_id")
+TEXT_FIELDS = ("text", "document", "content")
+ID_CHARS_MAX = 400
+"""Below the 512 that an item's custom id may have: a repeated one gets a suffix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document; `name` is its owner's id for it, None where its place has to do.
+
+    `line` counts lines, rows or entries of its input from 1. `error_code` is None when `text` is
+    what to summarise.
+    """
+
+    name: str | None
+    line: int
+    cursor: Cursor
+    text: str = ""
+    error_code: str | None = None
+    error_message: str = ""
+
+
+class InputUnreadable(BatchError):
+    """An input cannot be read at all, or no further; the job fails with it."""
+
+    def __init__(self, code: str, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.line = line
+
+
+class DocumentUnreadable(BatchError):
+    """One document cannot be read; it fails with this code and message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Extractor(Protocol):
+    """Takes text out of formats that are not text."""
+
+    def extract(self, kind: str, content: bytes) -> str:
+        """The text of an `html` or `pdf` document; raises DocumentUnreadable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimits:
+    """How much one document, and one ZIP file, may hold."""
+
+    document_bytes_max: int
+    raw_bytes_max: int
+    """Of a PDF or HTML document, before its text is taken out."""
+    documents_max: int
+    zip_entries_max: int
+    zip_bytes_max: int
+    zip_ratio_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An open input file and what it is read with; `stream` can seek."""
+
+    filename: str
+    stream: BinaryIO
+    limits: InputLimits
+    extractor: Extractor
+    id_field: str | None = None
+    text_field: str | None = None
+
+
+def checked(name: str | None, line: int, cursor: Cursor, text: object, bytes_max: int) -> Document:
+    """The document that a row spells, or what is wrong with it."""
+    if name is not None and len(name) > ID_CHARS_MAX:
+        message = f"the id has more than {ID_CHARS_MAX} characters"
+        return failed(None, line, cursor, "invalid_id", message)
+    if not isinstance(text, str):
+        message = "there is no text" if text is None else "the text is not a string"
+        return failed(name, line, cursor, "no_text", message)
+    text = storable(text)
+    if not text or text.isspace():
+        return failed(name, line, cursor, "no_text", "the text is empty")
+    if len(text) > bytes_max or (4 * len(text) > bytes_max and len(text.encode()) > bytes_max):
+        message = f"the text has more than {bytes_max} bytes"
+        return failed(name, line, cursor, "document_too_large", message)
+    return Document(storable(name) if name else None, line, cursor, text)
+
+
+def failed(name: str | None, line: int, cursor: Cursor, code: str, message: str) -> Document:
+    """A document that cannot be summarised, and why."""
+    usable = storable(name) if name and len(name) <= ID_CHARS_MAX else None
+    return Document(usable, line, cursor, error_code=code, error_message=storable(message))
+
+
+def storable(text: str) -> str:
+    """`text` with what PostgreSQL cannot hold replaced: NUL and halves of surrogate pairs."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def name_of(value: object) -> str | None:
+    """The id that a row's field holds, as text; None when it holds none."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return str(value)
+    return None
