@@ -4,7 +4,9 @@ The headrace rooms call it with a tenant that they have authenticated; the gatew
 before it settles a finish that nobody waits for.
 """
 
+from batch_jobs.batches.jobs import cancel_batch, create_batch, list_batches, read_batch
 from batch_jobs.erasure import forget_jobs
+from batch_jobs.events import register_kinds as register_bulk_events
 from batch_jobs.files.listing import (
     delete_file,
     list_files,
@@ -39,26 +41,31 @@ __all__ = [
     "INVARIANTS",
     "NewBounds",
     "SummaryOrder",
+    "cancel_batch",
     "cancel_summary",
     "change_bounds",
     "check_room",
+    "create_batch",
     "create_summary",
     "create_summary_job",
     "delete_file",
     "delete_results",
     "forfeit",
     "forget_jobs",
+    "list_batches",
     "list_files",
     "list_summaries",
     "open_content",
     "pause_summary",
     "preview_summary",
+    "read_batch",
     "read_content",
     "read_file",
     "read_items",
     "read_job",
     "read_results",
     "read_summary",
+    "register_bulk_events",
     "resume_summary",
     "retry_summary",
     "row_of",

@@ -9,14 +9,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from batch_jobs.caps import check_jobs
 from batch_jobs.contracts import (
     BulkJobInfo,
-    FileMissing,
     InputInvalid,
     JobNotFound,
     JobStateWrong,
@@ -25,8 +23,9 @@ from batch_jobs.contracts import (
     TooMuchEnqueued,
 )
 from batch_jobs.events import tell
+from batch_jobs.files.reading import lock_input
 from batch_jobs.job_info import job_info
-from batch_jobs.models import BulkJob, JobKind, JobState, StoredFile
+from batch_jobs.models import BulkJob, JobKind, JobState
 from batch_jobs.waking import wake_tending_later
 from tenants.facade import TenantQuerySet, tenant_scope
 
@@ -50,7 +49,8 @@ def create_batch(
     Raises FileMissing for no file of the project, InputInvalid for one of another purpose.
     """
     with tenant_scope(owner.organization_id):
-        _check_input(owner, input_file_id)
+        if lock_input(owner, input_file_id).purpose != INPUT_PURPOSE:
+            raise InputInvalid("The input file was not uploaded with the purpose 'batch'.")
         row = BulkJob(
             organization_id=owner.organization_id,
             project_id=owner.project_id,
@@ -83,12 +83,14 @@ def read_batch(owner: Owner, job_id: UUID) -> BulkJobInfo:
         return job_info(_found(_of_project(owner), job_id))
 
 
-def list_batches(owner: Owner, *, after: UUID | None, rows_max: int) -> list[BulkJobInfo]:
-    """The project's batches behind `after`, newest first."""
+def list_batches(
+    owner: Owner, *, after: UUID | None, rows_max: int, ascending: bool = False
+) -> list[BulkJobInfo]:
+    """The project's batches behind `after`, newest first unless `ascending`."""
     with tenant_scope(owner.organization_id):
-        rows = _of_project(owner).order_by("-id")
+        rows = _of_project(owner).order_by("id" if ascending else "-id")
         if after is not None:
-            rows = rows.filter(id__lt=after)
+            rows = rows.filter(id__gt=after) if ascending else rows.filter(id__lt=after)
         return [job_info(row) for row in rows[:rows_max]]
 
 
@@ -118,14 +120,3 @@ def _found(rows: TenantQuerySet[BulkJob], job_id: UUID) -> BulkJob:
     if row is None:
         raise JobNotFound(f"no batch {job_id}")
     return row
-
-
-def _check_input(owner: Owner, file_id: UUID) -> None:
-    there = Q(expires_at=None) | Q(expires_at__gt=Now())
-    file = StoredFile.objects.filter(
-        there, id=file_id, project_id=owner.project_id, deleted_at=None
-    ).first()
-    if file is None or file.purpose == "staged":
-        raise FileMissing(f"no file {file_id}")
-    if file.purpose != INPUT_PURPOSE:
-        raise InputInvalid("The input file was not uploaded with the purpose 'batch'.")

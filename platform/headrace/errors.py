@@ -20,6 +20,7 @@ from rest_framework.exceptions import (
 )
 from rest_framework.response import Response
 
+import batch_jobs.contracts
 import billing.contracts
 import tenants.contracts
 import tenants.contracts.retention
@@ -343,6 +344,23 @@ def from_domain(error: Exception) -> ApiError | None:
             return overloaded("The database is away; try again shortly.")
         case billing.contracts.BillingError():
             return _from_billing(error)
+        case batch_jobs.contracts.BatchError():
+            return _from_batch_jobs(error)
+    return None
+
+
+def _from_batch_jobs(error: batch_jobs.contracts.BatchError) -> ApiError | None:
+    match error:
+        case batch_jobs.contracts.JobNotFound():
+            return ApiError(404, "No such object.")
+        case batch_jobs.contracts.FileMissing():
+            return ApiError(404, str(error))
+        case batch_jobs.contracts.JobStateWrong():
+            return ApiError(409, str(error), code="conflict")
+        case batch_jobs.contracts.InputInvalid():
+            return invalid(str(error), None)
+        case batch_jobs.contracts.TooMuchEnqueued():
+            return ApiError(429, str(error), type="tokens", code=error.code)
     return None
 
 
@@ -378,9 +396,7 @@ def _from_payments(error: billing.contracts.BillingError) -> ApiError | None:
         case billing.contracts.StripeSignatureInvalid():
             return invalid("The signature is not valid.", None, code="invalid_signature")
         case billing.contracts.StripeEventInvalid():
-            return invalid("The event makes no sense.", None)
-        case billing.contracts.StripeEventEarly():
-            return overloaded("The event is of something not known here yet; send it again.")
+            return invalid("The message is too long.", None)
     return None
 
 

@@ -12,7 +12,7 @@ class HeadraceConfig(AppConfig):
     def ready(self) -> None:
         """Connects batch jobs to the gateway's pipeline and to the broker."""
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
-        from batch_jobs.facade import forget_jobs
+        from batch_jobs.facade import forget_jobs, register_bulk_events
         from batch_jobs.ports import provide_completion_port
         from billing.facade import connect_stripe, forget_addresses, forget_end_users
         from headrace import reconciling
@@ -27,5 +27,6 @@ class HeadraceConfig(AppConfig):
         register_eraser("end users", forget_end_users)
         register_person_eraser("sign-in", forget_person)
         reconciling.register()
+        register_bulk_events()
         connect_stripe()
         connect()

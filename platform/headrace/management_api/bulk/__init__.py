@@ -1,0 +1,1 @@
+"""Files, batches and summarisation jobs of a project."""
