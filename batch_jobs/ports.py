@@ -162,6 +162,8 @@ class EngineLoad:
     kv_used_share: float
     interactive_live: bool = False
     """Whether anybody who waits for an answer is being served or queued."""
+    interactive_waiting: int = 0
+    """How many of those are queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ class PipelinePort(Protocol):
         the tenant: only then is the request charged, by the engine's counts. False (or an
         exception) means that the attempt was superseded. That, and any end without an answer,
         settles with a charge of zero: nothing was handed over. None where the settle has to wait:
-        `charge_of` tells later. Cancelling the call aborts the request, which settles as superseded.
+        `charge_of` tells later. Cancelling the call aborts the request, settled as superseded.
         """
         ...
 

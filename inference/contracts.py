@@ -325,6 +325,9 @@ class EngineStats:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     histograms: dict[str, Histogram] = field(default_factory=dict)
+    interactive_running: int = 0
+    interactive_waiting: int = 0
+    """Of `running` and `waiting`, those that were submitted as interactive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class Engine(RequestDesk):
     def stats(self) -> EngineStats:
         """A snapshot; the server fills in what only it knows (journal, step age)."""
         counters = self.counters
+        interactive_running, interactive_waiting = self._scheduler.interactive
         return EngineStats(
             step=counters.steps,
             running=self._scheduler.running,
@@ -101,6 +102,8 @@ class Engine(RequestDesk):
             drafted_tokens=counters.drafted_tokens,
             accepted_tokens=counters.accepted_tokens,
             histograms=counters.histograms(),
+            interactive_running=interactive_running,
+            interactive_waiting=interactive_waiting,
         )
 
     def check(self) -> None:

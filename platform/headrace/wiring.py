@@ -13,7 +13,7 @@ class HeadraceConfig(AppConfig):
         """Connects batch jobs to the gateway's pipeline and to the broker."""
         import headrace.celery  # noqa: F401 - web and commands wake the worker through this app
         from batch_jobs.facade import forget_jobs, register_bulk_events
-        from batch_jobs.ports import provide_completion_port
+        from batch_jobs.ports import provide_pipeline_port
         from billing.facade import connect_stripe, forget_addresses, forget_end_users
         from headrace import reconciling
         from headrace.gateway.batch_port import batch_port
@@ -21,7 +21,7 @@ class HeadraceConfig(AppConfig):
         from headrace.sign_in.erasing import forget_person
         from tenants.facade import register_eraser, register_person_eraser
 
-        provide_completion_port(batch_port)
+        provide_pipeline_port(batch_port)
         register_eraser("bulk work", forget_jobs)
         register_eraser("addresses of documents", forget_addresses)
         register_eraser("end users", forget_end_users)

@@ -88,6 +88,16 @@ class Scheduler:
         """Sequences queued, preempted ones included."""
         return sum(map(len, self._queues))
 
+    @property
+    def interactive(self) -> tuple[int, int]:
+        """How many of the running and of the waiting were submitted as interactive."""
+        aged, first = self._aged, Priority.INTERACTIVE
+        running, waiting = len(self._seats.by_class[first]), len(self._queues[first])
+        if aged is None:
+            return running, waiting
+        seated = bool(aged.blocks)
+        return running - seated, waiting - (not seated)
+
     def queue_is_full(self, priority: Priority, key: bytes) -> bool:
         """Whether a new request must be refused: batch cannot fill the queue of the other class,
         and no key can take the last places from the others."""

@@ -1,35 +1,56 @@
-"""The completion port of bulk work: the same pipeline, at batch priority and price.
+"""The pipeline port of bulk work: the same pipeline, at batch priority and price.
 
-Runs on the worker. The pipeline lives on an event loop in a thread of its own; the pump's
-callbacks run on the pump's thread, through a queue. One runtime per worker process, started with
-the worker so that it also settles what the engine kept for processes that died.
+The pipeline of a worker lives on an event loop in a thread of its own, and so does all that the
+pump does between claims. One runtime per worker process, started with the worker, so that it also
+settles what the engine kept for processes that died. What the port can tell without an engine
+(terms, refusals, counts of tokens) the web process asks too.
 """
 
 import asyncio
-import contextlib
-import queue
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
+
+from django.conf import settings
 
 import billing.facade
 import tenants.facade
-from batch_jobs.ports import BatchAnswer, BatchCompletion, BatchCompletionResult
-from billing.contracts import ModelNotFound, ReceiptNotFound, ServiceTier
+from batch_jobs.ports import BulkAnswer, BulkOutcome, BulkRequest, EngineLoad, ModelTerms
+from billing.contracts import ModelNotFound, ModelRetired, ReceiptNotFound, ServiceTier
 from headrace import errors
 from headrace.gateway.database import in_database
-from headrace.gateway.openai.chat_request import parse_chat_request
-from headrace.gateway.orders import Caller
+from headrace.gateway.openai.answering import Answering
+from headrace.gateway.openai.generation_route import GenerationRoute, encoded
+from headrace.gateway.orders import Caller, Order
+from headrace.gateway.pipeline import Completion, OnAnswer
 from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.settling.charging import Cause
+from headrace.gateway.transport.token_routes import ROUTES
 from inference.client.native import EngineUnavailable
 from inference.contracts import Chunk, FinishReason, TokenCounts
+from inference.tokenizer.bundle import load_bundle
+from inference.tokenizer.prompt import PromptEncoder
+from tenants.contracts import KeyRules
 
-ENGINE_WAIT_S = 30.0
-"""How long a fresh worker waits for its engine before it defers bulk work."""
+LOAD_TTL_S = 0.25
+LOAD_WAIT_S = 2.0
+"""An engine that does not tell how busy it is for so long counts as away."""
+NO_LOAD = EngineLoad(connected=False, running=0, waiting=0, kv_used_share=0.0)
+RULES_TTL_S = 2.0
+"""As long as a revocation may take."""
+RULES_MAX = 1024
 OURS_TO_REPEAT = frozenset({errors.duplicate_request().status, errors.cancelled().status})
+KEYS_FAULT = frozenset({401, 403})
+"""What the key, its project or its organization may not do now, whatever is asked."""
+BULK_ROUTES: Mapping[str, GenerationRoute] = {
+    path: route for path, (_, route) in ROUTES.items() if isinstance(route, GenerationRoute)
+}
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
+OnBulkAnswer = Callable[[BulkAnswer], Awaitable[bool]]
 
 
 class WorkerRuntime:
@@ -58,17 +79,21 @@ class WorkerRuntime:
 
 
 class BatchPort:
-    """Implements `batch_jobs.ports.CompletionPort`; starts its runtime at the first use."""
+    """Implements `batch_jobs.ports.PipelinePort`; starts its runtime at the first use."""
 
     def __init__(self) -> None:
         self._worker: WorkerRuntime | None = None
+        self._encoder: PromptEncoder | None = None
         self._starting = threading.Lock()
+        self._load = (0.0, NO_LOAD)
+        self._rules: dict[UUID, tuple[float, KeyRules]] = {}
 
     def start(self) -> WorkerRuntime:
         """The process's runtime, started if it is not yet running."""
         with self._starting:
             if self._worker is None:
                 self._worker = WorkerRuntime()
+                self._encoder = self._worker.runtime.encoder
             return self._worker
 
     def close(self) -> None:
@@ -78,20 +103,39 @@ class BatchPort:
                 self._worker.close()
                 self._worker = None
 
-    def complete(
-        self,
-        completions: Sequence[BatchCompletion],
-        on_answer: Callable[[BatchAnswer], bool],
-        on_result: Callable[[BatchCompletionResult], None],
-    ) -> None:
-        """See the port. Returns when every completion has ended."""
-        worker = self.start()
-        calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        everything = worker.call(_run_all(worker.runtime, completions, calls, on_answer, on_result))
-        everything.add_done_callback(lambda _: calls.put(None))
-        while (call := calls.get()) is not None:
-            call()
-        everything.result()
+    def run(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """See the port."""
+        return self.start().call(work)
+
+    async def in_database(
+        self, call: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Result:
+        """See the port."""
+        return await in_database(call, *args, **kwargs)
+
+    async def complete(self, request: BulkRequest, on_answer: OnBulkAnswer) -> BulkOutcome | None:
+        """See the port."""
+        runtime = self.start().runtime
+        try:
+            order = _parse(request.endpoint, request.body)
+            rules = await self._rules_of(request)
+            store = _store(request, order, runtime, on_answer)
+            completion = runtime.complete(_caller(request, rules), order, store)
+        except errors.ApiError as error:
+            return await _refused(request, error)
+        try:
+            return await _outcome(request, completion)
+        except asyncio.CancelledError:
+            completion.cancel(Cause.SUPERSEDED)
+            raise
+
+    async def load(self) -> EngineLoad:
+        """See the port; at most LOAD_TTL_S old."""
+        read_at, load = self._load
+        if time.monotonic() - read_at > LOAD_TTL_S:
+            load = await _load(self.start().runtime)
+            self._load = time.monotonic(), load
+        return load
 
     def charge_of(self, organization_id: UUID, request_id: UUID) -> int | None:
         """See the port."""
@@ -101,118 +145,162 @@ class BatchPort:
             return 0
         return None if receipt.state == "open" else receipt.charge_pico
 
-    def knows_model(self, organization_id: UUID, project_id: UUID, model: str) -> bool:
+    def terms(self, organization_id: UUID, project_id: UUID, model: str) -> ModelTerms | None:
         """See the port."""
         try:
-            billing.facade.quote(organization_id, project_id, model, ServiceTier.BATCH)
-        except ModelNotFound:
-            return False
-        return True
+            batch, interactive = (
+                billing.facade.quote(organization_id, project_id, model, tier)
+                for tier in (ServiceTier.BATCH, ServiceTier.INTERACTIVE)
+            )
+        except (ModelNotFound, ModelRetired):
+            return None
+        offer = batch.offer
+        return ModelTerms(
+            public_id=offer.public_id,
+            context_tokens_max=offer.context_tokens_max,
+            output_tokens_max=offer.output_tokens_max,
+            currency=batch.currency,
+            input_micros_per_mtok=batch.input_micros_per_mtok,
+            cached_input_micros_per_mtok=batch.cached_input_micros_per_mtok,
+            output_micros_per_mtok=batch.output_micros_per_mtok,
+            interactive_input_micros_per_mtok=interactive.input_micros_per_mtok,
+            interactive_cached_input_micros_per_mtok=interactive.cached_input_micros_per_mtok,
+            interactive_output_micros_per_mtok=interactive.output_micros_per_mtok,
+        )
+
+    def refusal(self, endpoint: str, body: Any) -> str | None:  # JSON of a foreign shape
+        """See the port."""
+        try:
+            _parse(endpoint, body)
+        except errors.ApiError as error:
+            return error.message
+        return None
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """See the port."""
+        with self._starting:
+            if self._encoder is None:
+                self._encoder = PromptEncoder(load_bundle(settings.MODEL_BUNDLE))
+        encoder = self._encoder
+        return [len(encoder.encode_text(text)) for text in texts]
+
+    async def _rules_of(self, request: BulkRequest) -> KeyRules:
+        hit = self._rules.get(request.key_id)
+        if hit is not None and hit[0] > time.monotonic():
+            return hit[1]
+        rules = await in_database(tenants.facade.key_rules, request.organization_id, request.key_id)
+        if len(self._rules) >= RULES_MAX:
+            self._rules.clear()
+        self._rules[request.key_id] = time.monotonic() + RULES_TTL_S, rules
+        return rules
 
 
 batch_port = BatchPort()
 """The port of this process; the wiring hands it to batch_jobs, the worker starts and closes it."""
 
-Calls = queue.SimpleQueue[Callable[[], None] | None]
+
+def _route(endpoint: str) -> GenerationRoute:
+    route = BULK_ROUTES.get(endpoint)
+    if route is None:
+        raise errors.invalid(f"'{endpoint}' cannot be asked in bulk.", "url")
+    return route
 
 
-async def _run_all(
-    runtime: GatewayRuntime,
-    completions: Sequence[BatchCompletion],
-    calls: Calls,
-    on_answer: Callable[[BatchAnswer], bool],
-    on_result: Callable[[BatchCompletionResult], None],
-) -> None:
-    with contextlib.suppress(EngineUnavailable):  # each item then says so, and is deferred
-        await runtime.engine.wait_connected(ENGINE_WAIT_S)
+def _parse(endpoint: str, body: Any) -> Order:  # JSON of a foreign shape
+    order = _route(endpoint).parse(body)
+    if order.stream:
+        raise errors.invalid("'stream' must be false here: nobody reads along.", "stream")
+    return order
 
-    async def run(completion: BatchCompletion) -> None:
-        result = await _run_one(runtime, completion, calls, on_answer)
-        if result is not None:
-            calls.put(lambda: on_result(result))
 
-    # One that breaks must not take the caller's thread away from the others.
-    outcomes = await asyncio.gather(
-        *(run(completion) for completion in completions), return_exceptions=True
+def _caller(request: BulkRequest, rules: KeyRules) -> Caller:
+    return Caller(
+        request.request_id,
+        request.organization_id,
+        request.project_id,
+        request.key_id,
+        ServiceTier.BATCH,
+        limits=None,
+        rules=rules,
     )
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
 
 
-async def _run_one(
-    runtime: GatewayRuntime,
-    item: BatchCompletion,
-    calls: Calls,
-    on_answer: Callable[[BatchAnswer], bool],
-) -> BatchCompletionResult | None:
+def _store(
+    request: BulkRequest, order: Order, runtime: GatewayRuntime, on_answer: OnBulkAnswer
+) -> OnAnswer:
+    """What the pipeline calls with a complete answer."""
+    framing = _route(request.endpoint).framing(
+        Answering(request.request_id, int(time.time()), order, runtime.token_texts)
+    )
+
     async def store(chunks: Sequence[Chunk], counts: TokenCounts) -> bool:
-        (chunk,) = chunks
-        answer = BatchAnswer(
-            item.request_id, chunk.text, counts.prompt, counts.cached, counts.completion
+        return await on_answer(
+            BulkAnswer(
+                request_id=request.request_id,
+                body=await encoded(framing, chunks, counts),
+                text=min(chunks, key=lambda chunk: chunk.choice).text,
+                prompt_tokens=counts.prompt,
+                cached_tokens=counts.cached,
+                completion_tokens=counts.completion,
+            )
         )
-        return await _on_callers_thread(calls, lambda: on_answer(answer))
 
+    return store
+
+
+async def _outcome(request: BulkRequest, completion: Completion) -> BulkOutcome | None:
     try:
-        rules = await in_database(tenants.facade.key_rules, item.organization_id, item.key_id)
-        caller = Caller(
-            item.request_id,
-            item.organization_id,
-            item.project_id,
-            item.key_id,
-            ServiceTier.BATCH,
-            limits=None,
-            rules=rules,
-        )
-        order = parse_chat_request(item.body)
-        if order.choices != 1:  # an item stores one answer
-            raise errors.unsupported("n")
-        completion = runtime.complete(caller, order, store)
         await completion.opened()
     except errors.ApiError as error:
-        return _failed(
-            item, error, deferred=error.status >= 500 or await _may_fit_later(item, error)
-        )
+        return await _refused(request, error)
     _, end = await completion.whole()
-    if end.error is not None:
-        refused = end.reason is FinishReason.REFUSED
-        return _failed(item, end.error, deferred=refused and end.error.status >= 500)
-    if end.settled is None:
-        return None
-    return BatchCompletionResult(item.request_id, end.settled.charge_pico)
+    if end.error is None:
+        if end.settled is None:
+            return None
+        return BulkOutcome(request.request_id, end.settled.charge_pico)
+    if end.reason is FinishReason.REFUSED:
+        # By an engine that is full, or for what the request is.
+        return _failed(request, end.error, deferred=end.error.status >= 500)
+    return _failed(request, end.error, job_wide=end.error.status in KEYS_FAULT)
+
+
+async def _refused(request: BulkRequest, error: errors.ApiError) -> BulkOutcome:
+    """Nothing reached an engine: there is none, or the request may not run, now or ever."""
+    if error.status >= 500 or error.status in KEYS_FAULT:
+        return _failed(request, error, deferred=True, job_wide=True)
+    if error.code == "insufficient_quota":
+        # What is only taken up by open holds comes back with each that ends.
+        balance = await in_database(billing.facade.balance, request.organization_id)
+        return _failed(request, error, deferred=True, job_wide=balance.held_pico == 0)
+    return _failed(request, error)
 
 
 def _failed(
-    item: BatchCompletion, error: errors.ApiError, *, deferred: bool
-) -> BatchCompletionResult:
-    return BatchCompletionResult(
-        item.request_id,
+    request: BulkRequest, error: errors.ApiError, *, deferred: bool = False, job_wide: bool = False
+) -> BulkOutcome:
+    ours = error.status >= 500 or error.status in OURS_TO_REPEAT
+    return BulkOutcome(
+        request.request_id,
         charge_pico=0,
+        status_code=error.status,
         error_code=error.code or error.type,
         error_message=error.message,
-        retryable=deferred or error.status >= 500 or error.status in OURS_TO_REPEAT,
+        retryable=deferred or job_wide or ours,
         deferred=deferred,
+        job_wide=job_wide,
     )
 
 
-async def _may_fit_later(item: BatchCompletion, error: errors.ApiError) -> bool:
-    """Whether a balance or quota that is too small now is only taken up by open holds."""
-    if error.code != "insufficient_quota":
-        return False
-    balance = await in_database(billing.facade.balance, item.organization_id)
-    return balance.held_pico > 0
-
-
-async def _on_callers_thread(calls: Calls, call: Callable[[], bool]) -> bool:
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bool] = loop.create_future()
-
-    def run() -> None:
-        stored = False
-        try:
-            stored = call()
-        finally:
-            loop.call_soon_threadsafe(answer.set_result, stored)
-
-    calls.put(run)
-    return await answer
+async def _load(runtime: GatewayRuntime) -> EngineLoad:
+    try:
+        stats = await runtime.engine.stats(LOAD_WAIT_S)
+    except EngineUnavailable:
+        return NO_LOAD
+    return EngineLoad(
+        connected=True,
+        running=stats.running,
+        waiting=stats.waiting,
+        kv_used_share=stats.blocks_used / max(1, stats.blocks_total),
+        interactive_live=stats.interactive_running + stats.interactive_waiting > 0,
+        interactive_waiting=stats.interactive_waiting,
+    )

@@ -50,11 +50,11 @@ class GatewayRuntime:
             socket_timeout=settings.REDIS_TIMEOUT_S,
             socket_connect_timeout=settings.REDIS_TIMEOUT_S,
         )
-        encoder = PromptEncoder(bundle)
-        self.token_texts = encoder.token_texts
+        self.encoder = PromptEncoder(bundle)
+        self.token_texts = self.encoder.token_texts
         self._services = Services(
             engine=self.engine,
-            encoder=encoder,
+            encoder=self.encoder,
             limiter=RateLimiter(self.redis),
             quotes=QuoteCache(),
             holds=set(),

@@ -149,7 +149,7 @@ async def _answer(
             if end.error is not None:
                 raise end.error
             headers["openai-processing-ms"] = str(int((time.monotonic() - arrived) * 1000))
-            body = await _encoded(framing, chunks, end.counts)
+            body = await encoded(framing, chunks, end.counts)
             await send_encoded(send, 200, body, encode_headers(headers))
     finally:
         listener.cancel()
@@ -157,7 +157,9 @@ async def _answer(
         completion.cancel(Cause.CLIENT_GONE)
 
 
-async def _encoded(framing: Framing, chunks: Sequence[Chunk], counts: TokenCounts) -> bytes:
+async def encoded(framing: Framing, chunks: Sequence[Chunk], counts: TokenCounts) -> bytes:
+    """The body of a whole answer; a large one is written in a thread."""
+
     def encode() -> bytes:
         return msgspec.json.encode(framing.whole(chunks, counts))
 
