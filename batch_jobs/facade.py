@@ -14,6 +14,7 @@ from batch_jobs.files.listing import (
     read_content,
     read_file,
 )
+from batch_jobs.files.storage import temporary_file
 from batch_jobs.files.uploads import check_room, store_upload
 from batch_jobs.invariants import INVARIANTS
 from batch_jobs.jobs import create_summary_job, read_items, read_job
@@ -72,4 +73,5 @@ __all__ = [
     "shard_rows",
     "start_summary",
     "store_upload",
+    "temporary_file",
 ]

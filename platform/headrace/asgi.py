@@ -11,15 +11,16 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 
-from django.core.asgi import get_asgi_application
+import django
 
-_django = get_asgi_application()
+django.setup(set_prefix=False)
 
 from channels.routing import URLRouter
 from django.conf import settings
 from django.urls import path
 
 from headrace import errors
+from headrace.arriving import ArrivingHandler, take_in
 from headrace.gateway.request_ids import new_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import (
@@ -38,6 +39,9 @@ from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
 
+_django = ArrivingHandler()
+FILES_PATH = "/v1/files"
+"""Where a POST brings a file, which is read as it arrives."""
 SMALL_BODIES = ("/accounts/", "/stripe/events")
 """Where anybody may send forms and messages, whose bodies have SMALL_BODY_BYTES_MAX."""
 
@@ -52,6 +56,9 @@ async def rest(scope: Scope, receive: Receive, send: Send) -> None:
     if settings.IS_SECURE:  # TLS ends at a proxy, which alone can reach us
         scope["scheme"] = "https"
     naming_send = with_request_id(send, request_id)
+    if scope["path"] == FILES_PATH and scope["method"] == "POST":
+        await take_in(_django, scope, receive, naming_send)
+        return
 
     patience = asyncio.timeout(settings.REST_ANSWER_MAX_S)
 

@@ -356,7 +356,9 @@ def _from_batch_jobs(error: batch_jobs.contracts.BatchError) -> ApiError | None:
         case batch_jobs.contracts.FileMissing():
             return ApiError(404, str(error))
         case batch_jobs.contracts.JobStateWrong():
-            return ApiError(409, str(error), code="conflict")
+            return ApiError(409, str(error), code=error.code)
+        case batch_jobs.contracts.StorageFull():
+            return ApiError(413, str(error), code=error.code)
         case batch_jobs.contracts.InputInvalid():
             return invalid(str(error), None)
         case batch_jobs.contracts.TooMuchEnqueued():

@@ -35,6 +35,8 @@ class Act:
     status: int = 200
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    file: bytes | None = None
+    """Makes the body a form that brings this file."""
 
 
 def nothing(_side: Side) -> Arguments:
@@ -53,6 +55,8 @@ class Row:
     sibling: Make | None = None
     takes: frozenset[str] = field(default_factory=frozenset)
     """Fields of FORBIDDEN_FIELDS that this route's bodies do take."""
+    limit_max: int = 100
+    """Rows of its list that may be asked for at once."""
 
 
 FORBIDDEN_FIELDS = (

@@ -84,7 +84,9 @@ def send(
 ) -> httpx.Response:
     act = ROWS[route].acts[method]
     path = url(route, arguments) + (f"?{act.query}" if act.query else "")
-    if body is not None:
+    if act.file is not None:
+        options |= {"files": {"file": act.file}, "data": body or {}}
+    elif body is not None:
         options["json"] = body
     options["headers"] = {**act.headers, **options.get("headers", {})}
     return caller.request(method, path, **options)
@@ -351,6 +353,6 @@ def test_a_list_is_bounded(route: str) -> None:
     whole = json.loads(answer.text)
     if "has_more" not in whole or "last_id" not in whole:
         return
-    assert len(whole["data"]) <= 100
-    for limit in ("101", "0", "-1", "many"):
+    assert len(whole["data"]) <= row.limit_max
+    for limit in (str(row.limit_max + 1), "0", "-1", "many"):
         check_refused(caller.get(f"{url(route, arguments)}?limit={limit}"), 400)

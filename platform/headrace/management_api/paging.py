@@ -36,7 +36,13 @@ class Page:
         return self.limit + 1
 
 
-def asked_page(request: Request, *others: str, parse_id: Callable[[str], UUID] = UUID) -> Page:
+def asked_page(
+    request: Request,
+    *others: str,
+    parse_id: Callable[[str], UUID] = UUID,
+    limit_max: int = LIMIT_MAX,
+    limit_default: int = LIMIT_DEFAULT,
+) -> Page:
     """`limit`, `after` and `order` of the query string, which may hold `others` and nothing else.
 
     `parse_id` reads an id as the list shows it, or raises ValueError. Raises ApiError 400 that
@@ -44,18 +50,20 @@ def asked_page(request: Request, *others: str, parse_id: Callable[[str], UUID] =
     """
     query = request.query_params
     check_query(request, "limit", "after", "order", *others)
-    limit = asked_limit(request)
+    limit = asked_limit(request, limit_max, limit_default)
     order = query.get("order", ORDERS[0])
     if order not in ORDERS:
         raise errors.invalid("'order' must be 'asc' or 'desc'.", "order")
     return Page(limit, asked_uuid(request, "after", parse_id), order == "asc")
 
 
-def asked_limit(request: Request) -> int:
+def asked_limit(
+    request: Request, limit_max: int = LIMIT_MAX, limit_default: int = LIMIT_DEFAULT
+) -> int:
     """How many rows; raises ApiError 400 that names `limit`."""
-    limit = request.query_params.get("limit", str(LIMIT_DEFAULT))
-    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= LIMIT_MAX:
-        raise errors.invalid(f"'limit' must be a number from 1 to {LIMIT_MAX}.", "limit")
+    limit = request.query_params.get("limit", str(limit_default))
+    if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= limit_max:
+        raise errors.invalid(f"'limit' must be a number from 1 to {limit_max}.", "limit")
     return int(limit)
 
 

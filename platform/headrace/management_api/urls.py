@@ -8,7 +8,7 @@ from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
 from headrace.management_api import openapi
-from headrace.management_api.bulk import batches
+from headrace.management_api.bulk import batches, files
 from headrace.management_api.catalog import aliases, models, prices
 from headrace.management_api.data import exports, webhooks
 from headrace.management_api.money import billing, invoices, limits
@@ -131,6 +131,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/organizations/<uuid:organization_id>", organizations.OrganizationView.as_view()),
     path("api/v1/organizations/<uuid:organization_id>/", include(TENANT_ROUTES)),
     path("v1/organization/", include(ORGANIZATION_KEY_ROUTES)),
+    path("v1/files", files.FilesView.as_view()),
+    path("v1/files/<str:file_id>", files.FileView.as_view()),
+    path("v1/files/<str:file_id>/content", files.FileContentView.as_view()),
     path("v1/batches", batches.BatchesView.as_view()),
     path("v1/batches/<str:batch_id>", batches.BatchView.as_view()),
     path("v1/batches/<str:batch_id>/cancel", batches.BatchCancelView.as_view()),

@@ -57,7 +57,7 @@ def file_id_of(text: str) -> UUID:
     try:
         return parse_id(FILE_PREFIX, text)
     except ValueError:
-        raise FileMissing(f"no file {text[:100]!r}") from None
+        raise FileMissing(f"No such File object: {text[:100]}") from None
 
 
 def file_id_shown(file_id: UUID | None) -> str | None:
