@@ -16,6 +16,10 @@ from batch_jobs import ending
 from batch_jobs.batches import output, validating
 from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, release
 from batch_jobs.models import JobKind, JobState
+from batch_jobs.summaries.finishing import finish as finish_summary
+from batch_jobs.summaries.finishing import forget_results
+from batch_jobs.summaries.retrying import is_retried, retry_some
+from batch_jobs.summaries.watching import watch
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +33,24 @@ def tend(now: datetime) -> int:
     A step that fails leaves its job for later and does not keep others from their turn.
     """
     steps, ends_at = 0, time.monotonic() + settings.BATCH_TEND_S
+    _watch(now)
     while time.monotonic() < ends_at:
         job = lease_job(now, settings.BATCH_TEND_LEASE_S)
         if job is None:
             break
         steps += 1
         _take_step(job, now)
+    while time.monotonic() < ends_at and forget_results(now):
+        steps += 1
     return steps
+
+
+def _watch(now: datetime) -> None:
+    try:
+        watch(now)
+    except Exception:
+        # A process edge: a preview or a warning that fails must not keep jobs from their turn.
+        logger.exception("summarisation jobs could not be watched")
 
 
 def _take_step(job: LeasedJob, now: datetime) -> None:
@@ -72,14 +87,14 @@ def step_of(job: LeasedJob) -> Step:
 def _ingest(job: LeasedJob, now: datetime) -> bool:
     from batch_jobs.summaries.ingesting import ingest_some
 
+    if is_retried(job):
+        return retry_some(job, now)
     until = datetime.now(UTC) + timedelta(seconds=settings.BATCH_TEND_S)
     return not ingest_some(job.job_id, job.tend_token, until)
 
 
 def _finish_summary(job: LeasedJob, now: datetime) -> bool:
-    from batch_jobs.summaries.finishing import finish
-
     if ending.is_ending(job_row(job)) and not ending.end_items(job, now):
         return False
-    finish(job, now)
+    finish_summary(job, now)
     return False

@@ -59,6 +59,8 @@ class BulkItem(TenantModel):
     )
     line = models.PositiveIntegerField()
     """Of the input, from 1; of the document, for its parts."""
+    input_number = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """Which of its job's input files the document came in, from 0."""
     custom_id = models.CharField(max_length=512, null=True)  # noqa: DJ001 - NULL is a part
     place = models.BigIntegerField(default=0)
     source = models.ForeignKey(

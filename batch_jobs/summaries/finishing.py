@@ -4,16 +4,89 @@ Called by tending. A job's totals stay for ever; its documents' rows and staged 
 owner deletes them, or when they were kept for long enough.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from batch_jobs.job_leases import LeasedJob
+from django.conf import settings
+from django.db import connections, transaction
+from django.db.models.functions import Now
+
+from batch_jobs.events import tell
+from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, locked
+from batch_jobs.models import BulkJob, JobState, StoredFile
+from batch_jobs.summaries.steering import FORGET
+
+PAGE_ITEMS = 5000
+_OLD = """
+    UPDATE bulk_job SET results_deleted_at = now(), cursor = %(forget)s
+     WHERE id IN (
+        SELECT id FROM bulk_job
+         WHERE kind = 'summary' AND results_deleted_at IS NULL
+           AND state IN ('completed', 'failed', 'expired', 'cancelled')
+           AND greatest(completed_at, failed_at, expired_at, cancelled_at) <= %(before)s
+         ORDER BY id LIMIT %(jobs_max)s FOR NO KEY UPDATE SKIP LOCKED)"""
+_DELETE_PAGE = """
+    WITH page AS (
+        SELECT id FROM bulk_item WHERE organization_id = %(organization)s AND job_id = %(job)s
+         ORDER BY id LIMIT %(items_max)s
+    ), attempts AS (
+        DELETE FROM bulk_attempt WHERE item_id IN (SELECT id FROM page)
+    ), gone AS (
+        DELETE FROM bulk_item WHERE id IN (SELECT id FROM page) RETURNING source_id
+    )
+    SELECT count(*), coalesce(array_agg(DISTINCT source_id)
+                              FILTER (WHERE source_id IS NOT NULL), '{}') FROM gone"""
 
 
-def finish(job: LeasedJob, now: datetime) -> bool:
-    """Closes a finalizing job as what it was to become, and tells its owner."""
-    raise NotImplementedError
+def finish(job: LeasedJob, now: datetime) -> None:
+    """Closes a finalizing job as what it was to become, and tells its owner. Raises LeaseLost."""
+    with locked(job, JobState.FINALIZING) as row:
+        if row.cancelling_at is not None:
+            row.state, row.cancelled_at = JobState.CANCELLED, Now()
+        elif row.expired_at is not None:
+            row.state = JobState.EXPIRED
+        else:
+            row.state, row.completed_at = JobState.COMPLETED, Now()
+        row.cursor = {}
+        row.save(update_fields=["state", "cancelled_at", "completed_at", "cursor"])
+        tell(row, row.state, now)
 
 
 def forget_results(now: datetime) -> bool:
-    """Deletes a page of what nobody may read any more; True when there is more."""
-    raise NotImplementedError
+    """Deletes a page of results that nobody may read any more; True when there is more."""
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(
+            _OLD,
+            {
+                "forget": '{"forget": true}',
+                "before": now - timedelta(days=settings.SUMMARY_RESULTS_KEPT_DAYS),
+                "jobs_max": settings.SUMMARY_WATCHED_MAX,
+            },
+        )
+    with transaction.atomic(using=HOUSEKEEPER_ALIAS):
+        row = (
+            BulkJob.objects.using(HOUSEKEEPER_ALIAS)
+            .filter(cursor__contains={FORGET: True})
+            .order_by("id")
+            .select_for_update(no_key=True, skip_locked=True)
+            .first()
+        )
+        if row is None:
+            return False
+        if _delete_page(row) < PAGE_ITEMS:
+            row.cursor = {}
+            row.save(update_fields=["cursor"])
+    return True
+
+
+def _delete_page(row: BulkJob) -> int:
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(
+            _DELETE_PAGE,
+            {"organization": row.organization_id, "job": row.id, "items_max": PAGE_ITEMS},
+        )
+        items, sources = cursor.fetchone()
+    # Shards are a job's own: none of its items may be computed any more.
+    StoredFile.objects.using(HOUSEKEEPER_ALIAS).filter(
+        organization_id=row.organization_id, id__in=sources, purpose="staged", deleted_at=None
+    ).update(deleted_at=Now())
+    return int(items)

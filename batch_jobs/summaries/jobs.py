@@ -1,15 +1,40 @@
 """Creating and reading summarisation jobs, always inside one tenant's scope.
 
-Never reads a document: that is ingestion's, on a worker. Called by the facade.
+Never reads a document: that is ingestion's, on a worker. Called by the facade and by `steering`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from batch_jobs.contracts import Owner, SummaryInfo
+from django.conf import settings
+from django.utils import timezone
+
+from batch_jobs.caps import check_jobs, check_tokens
+from batch_jobs.contracts import (
+    InputInvalid,
+    JobNotFound,
+    ModelUnknown,
+    Owner,
+    Progress,
+    SummaryInfo,
+)
+from batch_jobs.files.rows import missing, visible
+from batch_jobs.job_info import job_info
+from batch_jobs.models import BulkJob, JobKind, JobState, ProgressSample, SummaryPlan
+from batch_jobs.ports import pipeline_port
+from batch_jobs.summaries.options import parse_options
+from batch_jobs.summaries.progress import Course, Sample, progress_of, window_start
+from batch_jobs.waking import wake_tending_later
+from tenants.facade import TenantQuerySet, tenant_scope
+
+APP_ALIAS = "default"
+ENDPOINT = "/v1/chat/completions"
+METADATA_PAIRS_MAX = 16
+METADATA_KEY_CHARS_MAX = 64
+METADATA_VALUE_CHARS_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +54,165 @@ def create_summary(owner: Owner, order: SummaryOrder) -> SummaryInfo:
 
     Raises InputInvalid, FileMissing, ModelUnknown, TooMuchEnqueued.
     """
-    raise NotImplementedError
+    now = timezone.now()
+    options = parse_options(order.options)
+    check_budget(order.budget_pico)
+    check_deadline(order.deadline_at, now)
+    _check_metadata(order.metadata)
+    if pipeline_port().terms(owner.organization_id, owner.project_id, options.model) is None:
+        raise ModelUnknown(options.model)
+    with tenant_scope(owner.organization_id):
+        _check_files(owner, order.input_file_ids, now)
+        check_jobs(owner.organization_id, APP_ALIAS)
+        row = BulkJob(
+            organization_id=owner.organization_id,
+            project_id=owner.project_id,
+            key_id=owner.key_id,
+            kind=JobKind.SUMMARY,
+            endpoint=ENDPOINT,
+            model=options.model,
+            metadata=dict(order.metadata),
+            budget_pico=order.budget_pico,
+            deadline_at=order.deadline_at,
+            created_at=now,
+            retry_at=now,
+            expires_at=now + timedelta(days=settings.SUMMARY_JOB_DAYS_MAX),
+        )
+        # None of it is known yet: only what others have waiting can be too much.
+        check_tokens(owner.organization_id, row.id, options.model, 0, APP_ALIAS)
+        row.save(force_insert=True)
+        plan = SummaryPlan.objects.create(
+            job=row,
+            organization_id=owner.organization_id,
+            options=options.to_json(),
+            input_file_ids=list(order.input_file_ids),
+            starts_itself=order.starts_itself,
+        )
+        wake_tending_later(APP_ALIAS)
+        return _info(row, plan, [], now)
 
 
 def read_summary(owner: Owner, job_id: UUID) -> SummaryInfo:
     """One job of the project; raises JobNotFound, also for another project's."""
-    raise NotImplementedError
+    with tenant_scope(owner.organization_id):
+        return info_of(found(of_project(owner), job_id))
 
 
 def list_summaries(
     owner: Owner, *, rows_max: int, after: UUID | None = None, ascending: bool = False
 ) -> list[SummaryInfo]:
-    """The project's jobs, newest first unless `ascending`; raises JobNotFound of `after`."""
-    raise NotImplementedError
+    """The project's jobs behind `after`, newest first unless `ascending`."""
+    with tenant_scope(owner.organization_id):
+        rows = of_project(owner).order_by("id" if ascending else "-id")
+        if after is not None:
+            rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
+        return infos_of(list(rows[:rows_max]))
+
+
+def of_project(owner: Owner) -> TenantQuerySet[BulkJob]:
+    """The summarisation jobs of a project, inside its tenant's scope."""
+    return BulkJob.objects.get_queryset().filter(
+        organization_id=owner.organization_id,
+        project_id=owner.project_id,
+        kind=JobKind.SUMMARY,
+    )
+
+
+def found(rows: TenantQuerySet[BulkJob], job_id: UUID) -> BulkJob:
+    """The job of this id among `rows`; raises JobNotFound."""
+    row = rows.filter(id=job_id).first()
+    if row is None:
+        raise JobNotFound(f"no summarisation job {job_id}")
+    return row
+
+
+def info_of(row: BulkJob) -> SummaryInfo:
+    """One job as a frozen value, inside its tenant's scope."""
+    return infos_of([row])[0]
+
+
+def infos_of(rows: Sequence[BulkJob]) -> list[SummaryInfo]:
+    """Jobs as frozen values, inside their tenant's scope."""
+    now = timezone.now()
+    ids = [row.id for row in rows]
+    plans = SummaryPlan.objects.get_queryset().in_bulk(ids)
+    samples: dict[UUID, list[Sample]] = {job_id: [] for job_id in ids}
+    running = [row.id for row in rows if row.state == JobState.IN_PROGRESS]
+    recent = ProgressSample.objects.filter(job_id__in=running, bucket_at__gte=window_start(now))
+    for one in recent.order_by("bucket_at"):
+        samples[one.job_id].append(sample_of(one))
+    return [_info(row, plans[row.id], samples[row.id], now) for row in rows]
+
+
+def sample_of(row: ProgressSample) -> Sample:
+    """A sample as `progress` counts it."""
+    return Sample(row.bucket_at, row.items, row.prompt_tokens + row.completion_tokens)
+
+
+def course_of(row: BulkJob, plan: SummaryPlan) -> Course:
+    """How far a job has come."""
+    estimated = plan.estimate.get("prompt_tokens")
+    return Course(
+        runs=row.state == JobState.IN_PROGRESS and row.claims_left is None,
+        since=row.in_progress_at,
+        documents_left=row.items_total - row.items_completed - row.items_failed,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        prompt_tokens_estimated=estimated,
+    )
+
+
+def check_budget(budget_pico: int | None) -> None:
+    """Raises InputInvalid for a budget that buys nothing."""
+    if budget_pico is not None and not 0 < budget_pico < 2**63:
+        raise InputInvalid("budget: must be more than 0, and an amount that can be paid")
+
+
+def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
+    """Raises InputInvalid for a deadline that is over."""
+    if deadline_at is not None and deadline_at <= now:
+        raise InputInvalid("deadline_at: must be in the future")
+
+
+def _info(row: BulkJob, plan: SummaryPlan, samples: Sequence[Sample], now: datetime) -> SummaryInfo:
+    progress: Progress = progress_of(course_of(row, plan), samples, now)
+    has_results = row.results_deleted_at is None
+    return SummaryInfo(
+        job=job_info(row, options=plan.options),
+        input_file_ids=tuple(plan.input_file_ids),
+        starts_itself=plan.starts_itself,
+        documents_duplicate=plan.documents_duplicate,
+        documents_known=plan.documents_known,
+        estimate=plan.estimate,
+        previewing=row.claims_left is not None
+        and row.state in (JobState.IN_PROGRESS, JobState.PAUSED),
+        results_deleted_at=row.results_deleted_at,
+        results_shards=-(-row.items_total // settings.RESULTS_SHARD_ROWS) if has_results else 0,
+        progress=progress,
+    )
+
+
+def _check_files(owner: Owner, file_ids: Sequence[UUID], now: datetime) -> None:
+    files_max = settings.SUMMARY_INPUT_FILES_MAX
+    if not 1 <= len(file_ids) <= files_max:
+        raise InputInvalid(f"input_file_ids: must name 1 to {files_max} files")
+    if len(set(file_ids)) < len(file_ids):
+        raise InputInvalid("input_file_ids: names a file twice")
+    there = set(visible(owner, now).filter(id__in=file_ids).values_list("id", flat=True))
+    for file_id in file_ids:
+        if file_id not in there:
+            raise missing(file_id)
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    if len(metadata) > METADATA_PAIRS_MAX:
+        raise InputInvalid(f"metadata: must have at most {METADATA_PAIRS_MAX} pairs")
+    for key, value in metadata.items():
+        if not 1 <= len(key) <= METADATA_KEY_CHARS_MAX:
+            raise InputInvalid(f"metadata: keys must have 1 to {METADATA_KEY_CHARS_MAX} characters")
+        if len(value) > METADATA_VALUE_CHARS_MAX:
+            raise InputInvalid(
+                f"metadata: values must have at most {METADATA_VALUE_CHARS_MAX} characters"
+            )
+        if "\0" in key + value or any("\ud800" <= char <= "\udfff" for char in key + value):
+            raise InputInvalid("metadata: holds NUL or half of a surrogate pair")

@@ -5,27 +5,143 @@ CSV, Parquet) is the door's.
 """
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
-from batch_jobs.contracts import Owner, SummaryResult
+from django.conf import settings
+from django.db import connections
+
+from batch_jobs.contracts import InputInvalid, JobNotFound, Owner, SummaryResult
+from batch_jobs.models import BulkItem, BulkJob, StoredFile, SummaryPlan
+from batch_jobs.summaries.jobs import APP_ALIAS, found, of_project
+from tenants.facade import tenant_scope
+
+# Of a document in parts, tokens and charge are those of the whole tree.
+_PAGE = """
+    WITH RECURSIVE page AS (
+        SELECT * FROM bulk_item
+         WHERE organization_id = %(organization)s AND job_id = %(job)s AND custom_id IS NOT NULL
+           AND id > %(after)s AND (%(until)s::bigint IS NULL OR id <= %(until)s)
+           AND state = ANY (%(states)s)
+         ORDER BY id LIMIT %(rows_max)s
+    ), tree AS (
+        SELECT id AS root, id, prompt_tokens, cached_tokens, completion_tokens, charge_pico
+          FROM page
+        UNION ALL
+        SELECT t.root, c.id, c.prompt_tokens, c.cached_tokens, c.completion_tokens, c.charge_pico
+          FROM tree t JOIN bulk_item c ON c.parent_id = t.id
+    ), sums AS (
+        SELECT root, sum(prompt_tokens)::bigint AS prompt, sum(cached_tokens)::bigint AS cached,
+               sum(completion_tokens)::bigint AS completion, sum(charge_pico)::bigint AS charge
+          FROM tree GROUP BY root
+    )
+    SELECT p.id, p.custom_id, p.state, coalesce(p.answer, o.answer), p.error_code,
+           p.error_message, p.input_number, p.line, o.custom_id, p.request_id,
+           s.prompt, s.cached, s.completion, s.charge
+      FROM page p JOIN sums s ON s.root = p.id
+      LEFT JOIN bulk_item o ON o.id = p.same_as_id
+     ORDER BY p.id"""
+_FIRST_OF_SHARD = """
+    SELECT id FROM bulk_item
+     WHERE organization_id = %s AND job_id = %s AND custom_id IS NOT NULL
+     ORDER BY id OFFSET %s LIMIT 1"""
+DONE = ["done"]
+NOT_DONE = ["failed", "cancelled", "expired"]
 
 
 def read_results(
-    owner: Owner, job_id: UUID, *, after_row: int, until_row: int | None, failures: bool
+    owner: Owner,
+    job_id: UUID,
+    *,
+    after_row: int = 0,
+    until_row: int | None = None,
+    failures: bool = False,
 ) -> Sequence[SummaryResult]:
     """The next page of documents that have ended, behind `after_row`; empty when there are none.
 
     With `failures` only those that have no summary. Raises JobNotFound, also when the results were
     deleted.
     """
-    raise NotImplementedError
+    with tenant_scope(owner.organization_id):
+        row = _readable(owner, job_id)
+        names = _input_names(row)
+        with connections[APP_ALIAS].cursor() as cursor:
+            cursor.execute(
+                _PAGE,
+                {
+                    "organization": owner.organization_id,
+                    "job": job_id,
+                    "after": after_row,
+                    "until": until_row,
+                    "states": NOT_DONE if failures else [*DONE, *NOT_DONE],
+                    "rows_max": settings.RESULTS_PAGE_ROWS,
+                },
+            )
+            return [_result(values, names) for values in cursor.fetchall()]
 
 
 def row_of(owner: Owner, job_id: UUID, custom_id: str) -> int:
     """Where the document of this id is among the rows; raises InputInvalid, JobNotFound."""
-    raise NotImplementedError
+    with tenant_scope(owner.organization_id):
+        _readable(owner, job_id)
+        items = BulkItem.objects.filter(job_id=job_id, custom_id=custom_id)
+        row: int | None = items.values_list("id", flat=True).first()
+    if row is None:
+        raise InputInvalid("after: is the id of no document of this job")
+    return row
 
 
-def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int]:
-    """Behind which row a shard begins, and with which it ends; raises InputInvalid, JobNotFound."""
-    raise NotImplementedError
+def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int | None]:
+    """Behind which row a shard begins, and with which it ends (None: with the last).
+
+    Raises InputInvalid, JobNotFound.
+    """
+    rows_max = settings.RESULTS_SHARD_ROWS
+    with tenant_scope(owner.organization_id), connections[APP_ALIAS].cursor() as cursor:
+        row = _readable(owner, job_id)
+        if not 0 <= shard * rows_max < max(row.items_total, 1):
+            raise InputInvalid("shard: this job has no such shard")
+        bounds: list[int | None] = []
+        for number in (shard, shard + 1):
+            cursor.execute(_FIRST_OF_SHARD, [owner.organization_id, job_id, number * rows_max])
+            first = cursor.fetchone()
+            bounds.append(None if first is None else first[0] - 1)
+    before, last = bounds
+    if before is None and shard > 0:
+        raise InputInvalid("shard: this job has no such shard")
+    return before or 0, last
+
+
+def _readable(owner: Owner, job_id: UUID) -> BulkJob:
+    row = found(of_project(owner), job_id)
+    if row.results_deleted_at is not None:
+        raise JobNotFound(f"the results of {job_id} are deleted")
+    return row
+
+
+def _input_names(row: BulkJob) -> list[str]:
+    """The names of the input files, in their order; also of those that were deleted since."""
+    plan = SummaryPlan.objects.get(job_id=row.id)
+    files = StoredFile.objects.filter(id__in=plan.input_file_ids)
+    names = dict(files.values_list("id", "filename"))
+    return [names.get(file_id, f"file-{file_id.hex}") for file_id in plan.input_file_ids]
+
+
+def _result(values: tuple[Any, ...], names: Sequence[str]) -> SummaryResult:
+    row, custom_id, state, answer, code, message, number, line, same_as, request, *sums = values
+    return SummaryResult(
+        row=row,
+        custom_id=custom_id,
+        state=state,
+        summary=answer if state == "done" else None,
+        error_code=code,
+        error_message=message,
+        source=names[number] if number < len(names) else None,
+        line=line,
+        same_as=same_as,
+        request_id=request,
+        prompt_tokens=sums[0],
+        cached_tokens=sums[1],
+        completion_tokens=sums[2],
+        charge_pico=sums[3],
+    )

@@ -421,6 +421,19 @@ BATCH_ITEMS_KEPT_DAYS = _integer("HEADRACE_BATCH_ITEMS_KEPT_DAYS", 7)
 SUMMARY_TOKENS_MAX = 96
 SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
 """What `manage.py summarize` asks unless told otherwise."""
+SUMMARY_INPUT_FILES_MAX = _integer("HEADRACE_SUMMARY_INPUT_FILES_MAX", 1000)
+SUMMARY_JOB_DAYS_MAX = _integer("HEADRACE_SUMMARY_JOB_DAYS_MAX", 30)
+"""A summarisation job that is not done by then expires."""
+SUMMARY_RESULTS_KEPT_DAYS = _integer("HEADRACE_SUMMARY_RESULTS_KEPT_DAYS", 30)
+"""After its end; its totals are kept."""
+SUMMARY_WATCHED_MAX = _integer("HEADRACE_SUMMARY_WATCHED_MAX", 500)
+"""Previews, and deadlines in danger, that one round of tending looks at."""
+RESULTS_PAGE_ROWS = 1000
+"""Results that a download reads, and so holds in memory, at once."""
+RESULTS_SHARD_ROWS = _integer("HEADRACE_RESULTS_SHARD_ROWS", 100_000)
+"""Documents of one Parquet file."""
+PROGRESS_S = 1
+"""How often the sockets that follow a job are told of it."""
 TEMPORARY_FOLDER = DATA_FOLDER / "tmp"
 """Where uploads lie until they are stored, in files without a name that no crash leaves behind."""
 FILE_UPLOAD_TEMP_DIR = TEMPORARY_FOLDER if TEMPORARY_FOLDER.is_dir() else None
