@@ -63,6 +63,8 @@ def check(sources: Sequence[str]) -> None:
             raise CommandStopped(f"{source}: there is no such file")
         if not path.is_dir() and _suffix(source) not in TEXTS | TABLES | {MANIFEST}:
             raise CommandStopped(f"{source} is of no known kind: {KINDS}, {MANIFEST}")
+        if _suffix(source) == MANIFEST:
+            objects.check_manifest(path)
 
 
 def uploads(sources: Sequence[str], stdin: BinaryIO, limits: PartLimits) -> Iterator[Upload]:

@@ -38,18 +38,30 @@ def entries_of_prefix(address: str) -> Iterator[Entry]:
         yield _single(client, bucket, key, name=key.rsplit("/", 1)[-1])
 
 
+def check_manifest(path: Path) -> None:
+    """Raises CommandStopped for a line that is neither blank nor an s3:// address."""
+    for number, address in _lines(path):
+        if not address.startswith(SCHEME):
+            raise CommandStopped(f"{path}, line {number}: not an {SCHEME} address")
+        _parse(address)
+
+
 def entries_of_manifest(path: Path) -> Iterator[Entry]:
-    """The objects that a file names, one s3:// address a line; blank lines are skipped."""
+    """The objects that a checked file names, one address a line."""
     client = _client()
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            address = line.strip()
-            if not address:
-                continue
-            if not address.startswith(SCHEME):
-                raise CommandStopped(f"{path}, line {number}: not an {SCHEME} address")
-            bucket, key = _parse(address)
-            yield _single(client, bucket, key, name=f"{bucket}/{key}")
+    for _, address in _lines(path):
+        bucket, key = _parse(address)
+        yield _single(client, bucket, key, name=f"{bucket}/{key}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if address := line.strip():
+                    yield number, address
+    except UnicodeDecodeError as error:
+        raise CommandStopped(f"{path}: not UTF-8") from error
 
 
 @contextmanager
