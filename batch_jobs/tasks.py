@@ -5,11 +5,14 @@ stay short, far below the broker's visibility timeout, after which Redis hands i
 """
 
 import threading
+import time
 from datetime import UTC, datetime
 
 from celery import shared_task
 from django.conf import settings
 
+from batch_jobs.batches.forgetting import forget_lines
+from batch_jobs.files.sweeping import sweep_files
 from batch_jobs.old_pump import PumpLimits, pump
 from batch_jobs.ports import completion_port
 from batch_jobs.tending import tend
@@ -46,6 +49,15 @@ def tend_jobs() -> None:
         _tending_seat.release()
     if steps:
         wake_tending()
+
+
+@shared_task(name="batch_jobs.sweep")
+def sweep() -> None:
+    """Forget what was kept for long enough: files, and the rows of batches."""
+    now, ends_at = datetime.now(UTC), time.monotonic() + settings.BATCH_TEND_S
+    sweep_files(now)
+    while time.monotonic() < ends_at and forget_lines(now):
+        continue
 
 
 def wake_pump() -> None:

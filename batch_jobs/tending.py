@@ -24,7 +24,7 @@ from batch_jobs.summaries.watching import watch
 logger = logging.getLogger(__name__)
 
 Step = Callable[[LeasedJob, datetime], bool]
-"""Takes a job further for half a minute or so; True when there is more to do at once."""
+"""Takes a job further for half a minute or so; False when it can only wait for what runs."""
 
 
 def tend(now: datetime) -> int:

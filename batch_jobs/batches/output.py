@@ -5,6 +5,7 @@ closes the job; killed at any instant, it is simply done again. Done lines are i
 whatever became of the others. Called by tending.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -20,7 +21,8 @@ from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper, job
 from batch_jobs.models import BulkItem, BulkJob, ItemState, JobState
 
 PAGE_ITEMS = 500
-ANSWERED_WELL = Q(state=ItemState.DONE) & (Q(status_code=None) | Q(status_code=200))
+ANSWERED_WELL = Q(state=ItemState.DONE)
+ANSWERED_ILL = Q(state__in=[ItemState.FAILED, ItemState.CANCELLED, ItemState.EXPIRED])
 
 
 def finish(job: LeasedJob, now: datetime) -> bool:
@@ -29,8 +31,10 @@ def finish(job: LeasedJob, now: datetime) -> bool:
     if is_ending(row) and not end_items(job, now):
         return False
     name = public_id(job.kind, job.job_id)
-    output = stage_file(job, f"{name}_output.jsonl", _lines(job, ANSWERED_WELL), now)
-    errors = stage_file(job, f"{name}_error.jsonl", _lines(job, ~ANSWERED_WELL), now)
+    written = Counter[str]()
+    output = stage_file(job, f"{name}_output.jsonl", _lines(job, ANSWERED_WELL, written), now)
+    errors = stage_file(job, f"{name}_error.jsonl", _lines(job, ANSWERED_ILL, written), now)
+    assert written.total() == row.items_total, "each line has ended, and is in one of the files"
     with locked(job) as row:
         row.output_file_id = publish_file(row, output, now)
         row.error_file_id = publish_file(row, errors, now)
@@ -38,7 +42,7 @@ def finish(job: LeasedJob, now: datetime) -> bool:
         setattr(row, f"{row.state}_at", Now())
         row.save(update_fields=["output_file", "error_file", "state", f"{row.state}_at"])
         tell(row, row.state, now)
-    return False
+    return True
 
 
 def _end_of(row: BulkJob) -> JobState:
@@ -47,7 +51,7 @@ def _end_of(row: BulkJob) -> JobState:
     return JobState.COMPLETED if row.expired_at is None else JobState.EXPIRED
 
 
-def _lines(job: LeasedJob, which: Q) -> Iterator[bytes]:
+def _lines(job: LeasedJob, which: Q, written: Counter[str]) -> Iterator[bytes]:
     keep, last_id = LeaseKeeper(job), 0
     items = BulkItem.objects.using(HOUSEKEEPER_ALIAS).filter(
         which, organization_id=job.organization_id, job_id=job.job_id
@@ -55,6 +59,7 @@ def _lines(job: LeasedJob, which: Q) -> Iterator[bytes]:
     while page := list(items.filter(id__gt=last_id).order_by("id")[:PAGE_ITEMS]):
         keep()
         last_id = page[-1].id
+        written.update(item.state for item in page)
         yield b"".join(map(output_line, page))
 
 

@@ -51,7 +51,7 @@ def validate(job: LeasedJob, now: datetime) -> bool:
                 draft.add_error(LineError(error.code, str(error)))
         if draft.errors_total:
             _fail(job, draft, now)
-    return False
+    return True
 
 
 def _read(job: LeasedJob, row: BulkJob, draft: Draft) -> None:

@@ -398,6 +398,8 @@ BATCH_TEND_LEASE_S = _integer("HEADRACE_BATCH_TEND_LEASE_S", 60)
 """A job whose tender is silent for this long is another's."""
 BATCH_TEND_WAIT_S = _integer("HEADRACE_BATCH_TEND_WAIT_S", 2)
 """How often the beat has jobs looked after, and how soon one that waits is looked at again."""
+BATCH_SWEEP_S = _integer("HEADRACE_BATCH_SWEEP_S", 60)
+"""How often old files and rows are looked for."""
 BATCH_TEND_RETRY_S = _integer("HEADRACE_BATCH_TEND_RETRY_S", 30)
 """How long a job that could not be looked after is left alone."""
 BATCH_LINES_MAX = _integer("HEADRACE_BATCH_LINES_MAX", 50_000)
@@ -511,6 +513,7 @@ CELERY_TASK_QUEUES = [
 """A worker without `-Q` takes from all of them."""
 CELERY_TASK_ROUTES = {
     "batch_jobs.tend": {"queue": "tending"},
+    "batch_jobs.sweep": {"queue": "tending"},
     "billing.*": {"queue": "billing"},
     "tenants.deliver_webhooks": {"queue": "webhooks"},
     "tenants.send_mail": {"queue": "mail"},
@@ -559,6 +562,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "batch_jobs.tend",
         "schedule": BATCH_TEND_WAIT_S,
         "options": {"expires": BATCH_TEND_WAIT_S},
+    },
+    "sweep bulk work": {
+        "task": "batch_jobs.sweep",
+        "schedule": BATCH_SWEEP_S,
+        "options": {"expires": BATCH_SWEEP_S},
     },
     "pump summaries": {
         "task": "batch_jobs.pump_summaries",

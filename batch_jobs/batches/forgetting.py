@@ -1,0 +1,52 @@
+"""The rows of batches that ended long ago: their files have it all, so they go.
+
+Called by the sweep, a page at a time; killed at any instant, the next one goes on.
+"""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connections, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from batch_jobs.job_leases import HOUSEKEEPER_ALIAS
+from batch_jobs.models import BulkJob, JobKind
+
+PAGE_ITEMS = 5000
+_DELETE_PAGE = """
+    WITH page AS (
+        SELECT id FROM bulk_item WHERE organization_id = %(organization)s AND job_id = %(job)s
+         ORDER BY id LIMIT %(items_max)s
+    ), attempts AS (
+        DELETE FROM bulk_attempt WHERE item_id IN (SELECT id FROM page)
+    )
+    DELETE FROM bulk_item WHERE id IN (SELECT id FROM page)"""
+
+
+def forget_lines(now: datetime) -> bool:
+    """Deletes a page of the items of an old batch; True when there is more."""
+    before = now - timedelta(days=settings.BATCH_ITEMS_KEPT_DAYS)
+    ended = Q()
+    for name in ("completed_at", "failed_at", "cancelled_at"):
+        ended |= Q(**{f"{name}__lte": before})
+    ended |= Q(state="expired", expired_at__lte=before)
+    with transaction.atomic(using=HOUSEKEEPER_ALIAS):
+        row = (
+            BulkJob.objects.using(HOUSEKEEPER_ALIAS)
+            .filter(ended, kind=JobKind.BATCH, results_deleted_at=None)
+            .order_by("id")
+            .select_for_update(no_key=True, skip_locked=True)
+            .first()
+        )
+        if row is None:
+            return False
+        with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+            cursor.execute(
+                _DELETE_PAGE,
+                {"organization": row.organization_id, "job": row.id, "items_max": PAGE_ITEMS},
+            )
+            if cursor.rowcount < PAGE_ITEMS:
+                row.results_deleted_at = Now()
+                row.save(update_fields=["results_deleted_at"])
+    return True

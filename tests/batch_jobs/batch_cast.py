@@ -1,0 +1,242 @@
+"""The cast of batches: an input and what becomes of it, by the public door and by hand.
+
+Workers do not run: a test tends by itself, and answers lines as the pump would write them down.
+"""
+
+import asyncio
+import io
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import httpx
+import openai
+from django.db import connections
+
+from batch_jobs import facade, ports
+from batch_jobs.contracts import Owner
+from batch_jobs.models import BulkItem, BulkJob
+from batch_jobs.ports import ModelTerms
+from batch_jobs.tending import tend
+from tests.batch_jobs.cast import Tenant, make_tenant
+from tests.headrace.door import Door
+
+CHAT = "/v1/chat/completions"
+MODEL = "small"
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Terms:
+    """The part of the pipeline that validation asks: one model is for sale, a word is a token."""
+
+    model: str
+
+    def terms(self, organization_id: UUID, project_id: UUID, model: str) -> ModelTerms | None:
+        """The same for everybody."""
+        if model != self.model:
+            return None
+        return ModelTerms(model, 8192, 4096, "USD", 1, 1, 1, 2, 2, 2)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Words."""
+        return [len(text.split()) for text in texts]
+
+
+@contextmanager
+def selling(model: str) -> Iterator[None]:
+    """One model is for sale, as long as the block runs."""
+    real = ports._pipeline_port
+    ports.provide_pipeline_port(Terms(model))  # type: ignore[arg-type]  # all that validation asks
+    yield
+    ports._pipeline_port = real
+
+
+def line(custom_id: object = "one", **changes: Any) -> dict[str, Any]:
+    """A line that can be run, with `changes`; those of None are left out."""
+    whole = {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": CHAT,
+        "body": {"model": MODEL, "messages": [{"role": "user", "content": f"text of {custom_id}"}]},
+        **changes,
+    }
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    """The body of a line, with `changes`; those of None are left out."""
+    whole = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **changes}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def jsonl(lines: Iterable[dict[str, Any]]) -> bytes:
+    """Lines of JSON."""
+    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+
+
+@dataclass(frozen=True)
+class BatchTenant:
+    """A tenant with batches of its own."""
+
+    tenant: Tenant
+    door: Door
+
+    @property
+    def owner(self) -> Owner:
+        """On whose behalf files and batches are made."""
+        return Owner(self.tenant.organization_id, self.tenant.project_id, self.tenant.key_id)
+
+    def upload(self, content: bytes, purpose: str = "batch") -> str:
+        """The id of a file with this content."""
+        stored = facade.store_upload(self.owner, purpose, "in.jsonl", io.BytesIO(content), None)
+        return f"file-{stored.file_id.hex}"
+
+    def create(self, content: bytes, **more: Any) -> str:
+        """The id of a fresh batch over this input."""
+        answer = self.post(self.upload(content), **more)
+        assert answer.status_code == 200, answer.text
+        batch_id: str = answer.json()["id"]
+        return batch_id
+
+    def post(self, file_id: str, **more: Any) -> httpx.Response:
+        """Asks for a batch over a file."""
+        asked = {
+            "input_file_id": file_id,
+            "endpoint": CHAT,
+            "completion_window": "24h",
+            **more,
+        }
+        return self.door.post("/v1/batches", json=asked)
+
+    def running(self, *custom_ids: str, **more: Any) -> str:
+        """The id of a batch that is in progress, with a line for each custom id."""
+        batch_id = self.create(jsonl(map(line, custom_ids)), **more)
+        tend(datetime.now(UTC))
+        assert self.read(batch_id)["status"] == "in_progress"
+        return batch_id
+
+    def read(self, batch_id: str) -> dict[str, Any]:
+        """The batch as its owner sees it."""
+        answer = self.door.get(f"/v1/batches/{batch_id}")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()
+        return shown
+
+    def content(self, file_id: str) -> list[dict[str, Any]]:
+        """The lines of a file of the project."""
+        file = facade.open_content(self.owner, UUID(file_id.removeprefix("file-")))
+        whole = facade.read_content(file, 0, file.info.size_bytes)
+        assert whole.endswith(b"\n")
+        return [json.loads(one) for one in whole.splitlines()]
+
+    def lines_of(self, batch_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The output and the error lines of a batch that has ended, by custom id."""
+        batch = self.read(batch_id)
+        found = []
+        for name in ("output_file_id", "error_file_id"):
+            lines = self.content(batch[name]) if batch[name] else []
+            found.append({one["custom_id"]: one for one in lines})
+            assert len(found[-1]) == len(lines), "no line twice"
+        output, errors = found
+        assert not output.keys() & errors.keys(), "each line in one file"
+        return output, errors
+
+
+def make_batch_tenant(name: str) -> BatchTenant:
+    """A fresh organization with a door."""
+    tenant = make_tenant(name)
+    return BatchTenant(tenant, Door(tenant.secret))
+
+
+def by_client(secret: str, story: Callable[[openai.AsyncOpenAI], Awaitable[Answer]]) -> Answer:
+    """What a stock client does at the REST half of the door."""
+
+    async def tell() -> Answer:
+        from headrace.asgi import rest
+
+        transport = httpx.ASGITransport(app=cast("Any", rest))
+        async with httpx.AsyncClient(transport=transport) as http:
+            client = openai.AsyncOpenAI(
+                api_key=secret,
+                base_url="http://127.0.0.1/v1",
+                http_client=http,
+                _strict_response_validation=True,
+            )
+            return await story(client)
+
+    return asyncio.run(tell())
+
+
+def job_of(batch_id: str) -> BulkJob:
+    """The row behind a batch."""
+    return BulkJob.objects.using("housekeeper").get(id=UUID(batch_id.removeprefix("batch_")))
+
+
+def items_of(batch_id: str) -> list[BulkItem]:
+    """The rows of its lines, in the order of the input."""
+    items = BulkItem.objects.using("housekeeper").filter(job_id=job_of(batch_id).id)
+    return list(items.order_by("line"))
+
+
+def answer(batch_id: str, custom_id: str, *, charge_pico: int = 7) -> None:
+    """Writes down a line's answer and charge, as the pump does."""
+    _end(
+        batch_id,
+        custom_id,
+        "state = 'done', status_code = 200, answer = %s, prompt_tokens = 10, cached_tokens = 4,"
+        " completion_tokens = 3, charge_pico = %s",
+        [json.dumps({"object": "chat.completion", "about": custom_id}), charge_pico],
+        "items_completed = items_completed + 1, prompt_tokens = prompt_tokens + 10,"
+        " cached_tokens = cached_tokens + 4, completion_tokens = completion_tokens + 3,"
+        f" charge_pico = charge_pico + {charge_pico:d}",
+    )
+
+
+def refuse(batch_id: str, custom_id: str, status_code: int = 400) -> None:
+    """Writes down a line's refusal, as the pump does."""
+    _end(
+        batch_id,
+        custom_id,
+        "state = 'failed', status_code = %s, error_code = 'unsupported_parameter',"
+        " error_message = 'not that one'",
+        [status_code],
+        "items_failed = items_failed + 1",
+    )
+
+
+def lease(batch_id: str, custom_id: str, state: str = "leased", seconds: int = 60) -> None:
+    """A worker has the line, for so many seconds."""
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE bulk_item SET state = %s, lease_token = lease_token + 1, answer = %s,"
+            " lease_expires_at = now() + make_interval(secs => %s), request_id = gen_random_uuid()"
+            " WHERE job_id = %s AND custom_id = %s",
+            [state, "{}" if state == "answered" else None, seconds, job_of(batch_id).id, custom_id],
+        )
+
+
+def _end(batch_id: str, custom_id: str, item: str, values: list[object], job: str) -> None:
+    job_id = job_of(batch_id).id
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            f"UPDATE bulk_item SET {item}, ended_at = now(), lease_expires_at = NULL,"
+            " request_id = gen_random_uuid()"
+            " WHERE job_id = %s AND custom_id = %s AND state IN ('queued', 'leased', 'answered')",
+            [*values, job_id, custom_id],
+        )
+        assert cursor.rowcount == 1
+        cursor.execute(
+            f"UPDATE bulk_job SET {job} WHERE id = %s",
+            [job_id],
+        )
+        cursor.execute(
+            "UPDATE bulk_job SET state = 'finalizing', finalizing_at = now()"
+            " WHERE id = %s AND state = 'in_progress'"
+            " AND items_completed + items_failed = items_total",
+            [job_id],
+        )
