@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from headrace.command_line.ending import CommandStopped, ExitCode
+from headrace.command_line.ending import CommandStopped
 
 CONNECT_S = 10
 ANSWER_S = 120
@@ -35,17 +35,13 @@ Body = Callable[[], Mapping[str, Any]]  # options of httpx
 class Refused(CommandStopped):
     """The API answered, and the answer was no."""
 
-    def __init__(self, status: int, code: str | None, message: str) -> None:
-        super().__init__(message, ExitCode.WRONG)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-        self.error_code = code
 
 
 class Unreachable(CommandStopped):
     """No usable answer within the patience; what was asked may have happened."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ExitCode.STOPPED)
 
 
 class Api:
@@ -168,17 +164,15 @@ def _retry_after_s(response: httpx.Response, delay_s: float) -> float:
 
 def _refusal(response: httpx.Response) -> Refused:
     """What the API says is wrong, in a line; closes the response."""
-    code, message = None, ""
     try:
         response.read()
-        error = response.json()["error"]
-        code, message = error.get("code"), str(error.get("message") or "")
-    except (httpx.TransportError, ValueError, KeyError, TypeError, AttributeError):
+        message = str(response.json()["error"]["message"])
+    except (httpx.TransportError, ValueError, KeyError, TypeError):
         message = f"no Headrace seems to be there (HTTP {response.status_code})"
     finally:
         response.close()
     line = " ".join(message.split())[:ERROR_CHARS_MAX]
-    return Refused(response.status_code, code, line)
+    return Refused(response.status_code, line)
 
 
 def _read_json(response: httpx.Response) -> Any:

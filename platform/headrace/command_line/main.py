@@ -68,11 +68,17 @@ def _act(options: Namespace, api: Api, key: str, progress: Progress) -> ExitCode
             print(_listed(job))
         return ExitCode.DONE
     assert options.command in VERBS
-    if options.command == "resume" and (changes := bounds(options)):
-        jobs.change(api, options.job, changes)
-    job = jobs.act(api, options.job, ROUTES.get(options.command, options.command))
-    print(_listed(job))
+    print(_listed(_steered(options, api)))
     return ExitCode.DONE
+
+
+def _steered(options: Namespace, api: Api) -> jobs.Job:
+    if options.command == "resume" and (changes := bounds(options)):
+        job = jobs.change(api, options.job, changes)
+        # One whose budget was used up goes on as soon as there is room in it.
+        if job.status != "paused":
+            return job
+    return jobs.act(api, options.job, ROUTES.get(options.command, options.command))
 
 
 def _listed(job: jobs.Job) -> str:

@@ -47,7 +47,8 @@ def summarize(options: Namespace, api: Api, key: str, progress: Progress) -> Exi
     except KeyboardInterrupt:
         raise CommandStopped(_left(options, job.job_id), ExitCode.STOPPED) from None
     except Unreachable as error:
-        raise CommandStopped(f"{error}; {_left(options, job.job_id)}", error.code) from error
+        message = f"{error}; {_left(options, job.job_id)}"
+        raise CommandStopped(message, ExitCode.STOPPED) from error
 
 
 def _made(options: Namespace, api: Api, key: str, progress: Progress) -> Job:

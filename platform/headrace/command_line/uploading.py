@@ -37,7 +37,7 @@ def upload_all(
             file_id = _upload(api, upload)
             memory.note(place, file_id)
         file_ids.append(file_id)
-    return file_ids
+    return list(dict.fromkeys(file_ids))
 
 
 def _upload(api: Api, upload: Upload) -> str:
