@@ -2,8 +2,8 @@
 
 `python -m benchmarks.stub_engine --bundle FOLDER --socket PATH --port N` speaks our frames on the
 socket and OpenAI's chat completions, streamed and not, on the port, so that gateways can be
-compared by what they cost themselves. Keeps no journal and no queue. Called by `gateway_cost` and
-by measurements of bulk work.
+compared by what they cost themselves. Keeps no queue, and its journal in memory only. Called by
+`gateway_cost`, by measurements of bulk work and by tests that kill its clients.
 """
 
 import argparse
@@ -76,12 +76,39 @@ class Answer:
 
 
 @dataclass(slots=True)
+class Journal:
+    """Finishes that nobody has acknowledged: what a client that died leaves is told another."""
+
+    connections: "list[Connection]" = field(default_factory=list)
+    kept: "dict[str, tuple[Finish, Connection | None]]" = field(default_factory=dict)
+
+    def joined(self, connection: "Connection") -> None:
+        """It hears what nobody is there to hear."""
+        self.connections.append(connection)
+        self._tell([finish for finish, told in self.kept.values() if told is None])
+
+    def left(self, connection: "Connection") -> None:
+        """What it had not acknowledged, and what it had not been told, goes to another."""
+        self.connections.remove(connection)
+        left = [finish for finish, told in self.kept.values() if told is connection]
+        left += [_ended(answer, FinishReason.PEER_LOST) for answer in connection.answers.values()]
+        connection.answers.clear()
+        self.kept |= {finish.request_id: (finish, None) for finish in left}
+        self._tell(left)
+
+    def _tell(self, finishes: "list[Finish]") -> None:
+        if finishes and self.connections:
+            self.connections[-1].tell(finishes)
+
+
+@dataclass(slots=True, eq=False)
 class Connection:
     """One web or worker process: its requests, stepped together as a real engine does."""
 
     bundle: Bundle
     writer: asyncio.StreamWriter
     step_s: float
+    journal: Journal
     answers: dict[str, Answer] = field(default_factory=dict)
     steps: int = 0
     work: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,7 +128,10 @@ class Connection:
                 self._finish(gone, FinishReason.CANCELLED)
             case StatsRequest():
                 self.say(Stats(self._stats()))
-            case Ack() | _:
+            case Ack(request_ids):
+                for request_id in request_ids:
+                    self.journal.kept.pop(request_id, None)
+            case _:
                 pass
 
     async def step(self) -> None:
@@ -124,9 +154,14 @@ class Connection:
                 await self.writer.drain()
                 await asyncio.sleep(self.step_s)
 
+    def tell(self, finishes: list[Finish]) -> None:
+        """Writes finishes, to be acknowledged."""
+        self.journal.kept |= {finish.request_id: (finish, self) for finish in finishes}
+        self.say(Finished(finishes))
+
     def _finish(self, answers: list[Answer], reason: FinishReason) -> None:
         if answers:
-            self.say(Finished([_ended(answer, reason) for answer in answers]))
+            self.tell([_ended(answer, reason) for answer in answers])
 
     def _stats(self) -> EngineStats:
         return EngineStats(self.steps, len(self.answers), 0, 1, 0, 0, 0, 0, 0, 0, {}, 0, 0.0)
@@ -152,16 +187,19 @@ def _ended(answer: Answer, reason: FinishReason) -> Finish:
 async def serve_frames(bundle: Bundle, socket: Path, step_s: float) -> None:
     """Our protocol, on a unix socket."""
     limits = ModelLimits(bundle.context_tokens_max, 1 << 24, bundle.vocab_size, 8)
+    journal = Journal()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(bundle, writer, step_s)
+        connection = Connection(bundle, writer, step_s, journal)
         connection.say(Hello(PROTOCOL_VERSION, "stub", bundle.name, bundle.hash, limits))
+        journal.joined(connection)
         stepping = asyncio.ensure_future(connection.step())
         try:
             while (frame := await read_from_client(reader)) is not None:
                 connection.hear(frame)
         finally:
             stepping.cancel()
+            journal.left(connection)
             writer.close()
 
     server = await asyncio.start_unix_server(connected, str(socket))

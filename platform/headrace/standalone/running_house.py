@@ -44,7 +44,7 @@ class RunningHouse:
         echo: Callable[[str, str], None] | None = None,
     ) -> None:
         self.house = house
-        self._servers = servers
+        self.servers = servers
         self._echo = echo
         self._specs = {spec.name: spec for spec in process_specs(house)}
         self._children: dict[str, Child] = {}
@@ -99,7 +99,7 @@ class RunningHouse:
 
     def dead(self) -> Child | None:
         """A process that has ended though nobody stopped it; the servers count."""
-        children = (*self._servers.children(), *self._children.values())
+        children = (*self.servers.children(), *self._children.values())
         return next((each for each in children if each.exit_code is not None), None)
 
     def stop_processes(self) -> None:
@@ -111,13 +111,13 @@ class RunningHouse:
     def stop(self) -> None:
         """Stops every process in reverse order, then the servers."""
         self.stop_processes()
-        self._servers.stop()
+        self.servers.stop()
 
     def _wait_ready(self, spec: ProcessSpec, child: Child) -> None:
         seen = child.line_seen(spec.ready.text) if isinstance(spec.ready, LineLogged) else None
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (seen.is_set() if seen is not None else _answers(spec)):
-            for each in (*self._servers.children(), child):
+            for each in (*self.servers.children(), child):
                 if each.exit_code is not None:
                     hint = f"\n{spec.hint}" if spec.hint and each is child else ""
                     raise SetUpError(
