@@ -154,6 +154,8 @@ def render(kind: str, context: Mapping[str, Any]) -> tuple[str, str]:
 def _row(name: str, value: object) -> tuple[str, object]:
     """A line of a mail: amounts in the currency's units, to the last digit."""
     readable = name.removesuffix("_pico").replace("_", " ")
+    if isinstance(value, Mapping):
+        return readable, ", ".join(f"{number} {what}" for what, number in value.items())
     if not name.endswith("_pico") or not _INTEGER.fullmatch(str(value)):
         return readable, value
     sign, digits = ("-", str(value)[1:]) if str(value).startswith("-") else ("", str(value))

@@ -120,6 +120,13 @@ class BatchTenant:
         assert self.read(batch_id)["status"] == "in_progress"
         return batch_id
 
+    def cancel(self, batch_id: str) -> dict[str, Any]:
+        """The batch as the answer to its cancelling shows it."""
+        answer = self.door.post(f"/v1/batches/{batch_id}/cancel")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()
+        return shown
+
     def read(self, batch_id: str) -> dict[str, Any]:
         """The batch as its owner sees it."""
         answer = self.door.get(f"/v1/batches/{batch_id}")
@@ -220,7 +227,7 @@ def lease(batch_id: str, custom_id: str, state: str = "leased", seconds: int = 6
         )
 
 
-def _end(batch_id: str, custom_id: str, item: str, values: list[object], job: str) -> None:
+def _end(batch_id: str, custom_id: str, item: str, values: list[str | int], job: str) -> None:
     job_id = job_of(batch_id).id
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
@@ -240,3 +247,14 @@ def _end(batch_id: str, custom_id: str, item: str, values: list[object], job: st
             " AND items_completed + items_failed = items_total",
             [job_id],
         )
+
+
+def told_of(batch_id: str) -> list[tuple[str, dict[str, Any]]]:
+    """The events of a batch, in their order: kind and data."""
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "SELECT kind, data FROM tenants_outbox_event"
+            " WHERE organization_id = %s AND data ->> 'id' = %s ORDER BY id",
+            [job_of(batch_id).organization_id, batch_id],
+        )
+        return [(kind, json.loads(data)) for kind, data in cursor.fetchall()]

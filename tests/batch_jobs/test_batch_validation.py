@@ -298,9 +298,8 @@ def test_a_batch_that_is_cancelled_before_it_runs_has_no_lines(acme: BatchTenant
 
 def test_an_input_that_is_gone_fails_the_batch(acme: BatchTenant) -> None:
     batch_id = acme.create(jsonl([line("a")]))
-    StoredFile.objects.using("housekeeper").filter(id=job_of(batch_id).input_file_id).update(
-        deleted_at=datetime.now(UTC)
-    )
+    files = StoredFile.objects.using("housekeeper")
+    files.filter(organization_id=acme.owner.organization_id).update(deleted_at=datetime.now(UTC))
 
     tend(datetime.now(UTC))
 
