@@ -50,9 +50,10 @@ class Job:
     amount: str
     currency: str
     budget: str | None
-    documents_per_s: float | None
-    tokens_per_s: float | None
+    documents_per_s: float
+    tokens_per_s: float
     remaining_s: float | None
+    results_shards: int
     estimate: Estimate | None
     errors: tuple[str, ...]
 
@@ -95,13 +96,13 @@ def _checked(job_id: str) -> str:
 
 def _read(value: Any) -> Job:  # JSON
     try:
-        documents, tokens, progress = value["documents"], value["tokens"], value["progress"] or {}
+        documents, tokens, progress = value["documents"], value["tokens"], value["progress"]
         return Job(
             job_id=value["id"],
             status=value["status"],
             pause_reason=value["pause_reason"] or "",
             model=value["model"],
-            name=(value["metadata"] or {}).get("name", ""),
+            name=value["metadata"].get("name", ""),
             created_at=value["created_at"],
             total=documents["total"],
             completed=documents["completed"],
@@ -114,11 +115,12 @@ def _read(value: Any) -> Job:  # JSON
             amount=value["charge"]["amount"],
             currency=value["currency"],
             budget=value["budget"],
-            documents_per_s=progress.get("documents_per_s"),
-            tokens_per_s=progress.get("tokens_per_s"),
-            remaining_s=progress.get("remaining_s"),
+            documents_per_s=progress["documents_per_s"],
+            tokens_per_s=progress["tokens_per_s"],
+            remaining_s=progress["remaining_s"],
+            results_shards=value["results_shards"],
             estimate=_estimate(value["estimate"]),
-            errors=tuple(_error(error) for error in value.get("errors") or ()),
+            errors=tuple(_error(error) for error in value["errors"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise CommandStopped(f"the API's job is of another version than this ({error})") from error

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from headrace.command_line.api import Api, Refused, Unreachable
+from headrace.command_line.api import Api, Unreachable
 from headrace.command_line.ending import CommandStopped, ExitCode
 from headrace.command_line.jobs import PATH, Job
 from headrace.command_line.progress import Progress, short_amount
@@ -17,8 +17,7 @@ from headrace.command_line.progress import Progress, short_amount
 OUTPUTS = (".jsonl", ".csv", ".parquet")
 TRIES_MAX = 3
 PRINTED_MAX = 20
-"""Summaries shown on a terminal; a pipe gets them all, as JSON lines."""
-NOT_FOUND = 404
+"""Rows shown on a terminal; a pipe gets them all, as JSON lines."""
 
 
 def write(api: Api, job: Job, output: Path | None, progress: Progress) -> None:
@@ -49,13 +48,15 @@ def print_first(api: Api, job: Job) -> None:
     with api.download(f"{PATH}/{job.job_id}/results", format="jsonl") as response:
         for line in response.iter_lines():
             if shown == PRINTED_MAX:
-                print(f"... and {job.completed - shown:,} more: give --output FILE")
+                print(f"... and {job.ended - shown:,} more: give --output FILE")
                 return
             print(_paragraph(json.loads(line), job.currency))
             shown += 1
 
 
 def _paragraph(row: dict[str, Any], currency: str) -> str:  # JSON
+    if row["error"] is not None:
+        return f"{row['custom_id']}: {row['status'].upper()} {row['error']['message']}"
     tokens = row["prompt_tokens"] + row["completion_tokens"]
     summary = row["summary"]
     text = summary if isinstance(summary, str) else json.dumps(summary, ensure_ascii=False)
@@ -68,21 +69,15 @@ def _shards(api: Api, job: Job, output: Path) -> list[Path]:
     in_folder = output.suffix != ".parquet" or output.is_dir()
     if in_folder:
         output.mkdir(exist_ok=True)
-    written: list[Path] = []
-    while True:
-        number = len(written)
-        name = f"part-{number:05d}" if in_folder else f"{output.stem}-{number:05d}"
-        path = (output if in_folder else output.parent) / f"{name}.parquet"
-        try:
-            _fetch(api, f"{PATH}/{job.job_id}/results", path, format="parquet", shard=number)
-        except Refused as refusal:
-            if refusal.status == NOT_FOUND and written:
-                break
-            raise
-        written.append(path)
-    if len(written) == 1 and not in_folder:
-        return [written[0].replace(output)]
-    return written
+        paths = [output / f"part-{number:05d}.parquet" for number in range(job.results_shards)]
+    elif job.results_shards == 1:
+        paths = [output]
+    else:
+        numbers = range(job.results_shards)
+        paths = [output.with_name(f"{output.stem}-{number:05d}.parquet") for number in numbers]
+    for number, path in enumerate(paths):
+        _fetch(api, f"{PATH}/{job.job_id}/results", path, format="parquet", shard=number)
+    return paths
 
 
 def _fetch(api: Api, path: str, output: Path, **params: Any) -> None:

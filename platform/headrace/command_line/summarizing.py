@@ -129,7 +129,7 @@ def _hand_over(options: Namespace, api: Api, job: Job, progress: Progress) -> Ex
         for error in job.errors[:ERRORS_SHOWN_MAX]:
             progress.say(error)
         raise CommandStopped(f"{job.job_id} failed: its input was refused", ExitCode.WRONG)
-    if job.completed or job.status == "completed":
+    if job.ended:
         results.write(api, job, options.output, progress)
     if options.failures is not None:
         results.write_failures(api, job, options.failures, progress)
