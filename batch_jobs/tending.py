@@ -8,7 +8,7 @@ with. Called by the Celery task; what there is to do is in PostgreSQL.
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 
@@ -18,6 +18,7 @@ from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, rele
 from batch_jobs.models import JobKind, JobState
 from batch_jobs.summaries.finishing import finish as finish_summary
 from batch_jobs.summaries.finishing import forget_results
+from batch_jobs.summaries.ingesting import ingest_some
 from batch_jobs.summaries.retrying import is_retried, retry_some
 from batch_jobs.summaries.watching import watch
 
@@ -85,12 +86,9 @@ def step_of(job: LeasedJob) -> Step:
 
 
 def _ingest(job: LeasedJob, now: datetime) -> bool:
-    from batch_jobs.summaries.ingesting import ingest_some
-
     if is_retried(job):
         return retry_some(job, now)
-    until = datetime.now(UTC) + timedelta(seconds=settings.BATCH_TEND_S)
-    return not ingest_some(job.job_id, job.tend_token, until)
+    return ingest_some(job, now)
 
 
 def _finish_summary(job: LeasedJob, now: datetime) -> bool:

@@ -430,6 +430,35 @@ SUMMARY_RESULTS_KEPT_DAYS = _integer("HEADRACE_SUMMARY_RESULTS_KEPT_DAYS", 30)
 """After its end; its totals are kept."""
 SUMMARY_WATCHED_MAX = _integer("HEADRACE_SUMMARY_WATCHED_MAX", 500)
 """Previews, and deadlines in danger, that one round of tending looks at."""
+SUMMARY_DOCUMENTS_MAX = _integer("HEADRACE_SUMMARY_DOCUMENTS_MAX", 10_000_000)
+SUMMARY_DOCUMENT_BYTES_MAX = _integer("HEADRACE_SUMMARY_DOCUMENT_BYTES_MAX", 16 * 1024**2)
+"""Of one document's text."""
+SUMMARY_RAW_BYTES_MAX = _integer("HEADRACE_SUMMARY_RAW_BYTES_MAX", 64 * 1024**2)
+"""Of one PDF or HTML document."""
+SUMMARY_PARTS_MAX = _integer("HEADRACE_SUMMARY_PARTS_MAX", 4096)
+"""How many parts a document that is longer than the context may be cut into."""
+SUMMARY_ZIP_ENTRIES_MAX = _integer("HEADRACE_SUMMARY_ZIP_ENTRIES_MAX", 200_000)
+SUMMARY_ZIP_BYTES_MAX = _integer("HEADRACE_SUMMARY_ZIP_BYTES_MAX", 64 * 1024**3)
+"""What all entries of a ZIP file may unpack to."""
+SUMMARY_ZIP_RATIO_MAX = _integer("HEADRACE_SUMMARY_ZIP_RATIO_MAX", 200)
+"""How many times its packed size one entry may unpack to."""
+SUMMARY_READ_S = _integer("HEADRACE_SUMMARY_READ_S", 20)
+"""How long a job's documents are read before other jobs have their turn."""
+SUMMARY_READ_TRIES_MAX = 8
+"""A job whose reader was killed this often before it got a page further fails."""
+SUMMARY_PAGE_DOCUMENTS = 1000
+"""Documents that are read, stored and committed together, below both bounds that follow."""
+SUMMARY_PAGE_BYTES_MAX = 8 * 1024**2
+SUMMARY_PAGE_S = 5
+SUMMARY_BAD_ROWS_MAX = 100
+"""An input whose first so many documents are all unreadable fails its job at once."""
+SUMMARY_EXTRACT_MEMORY_BYTES_MAX = _integer("HEADRACE_SUMMARY_EXTRACT_MEMORY_BYTES_MAX", 1024**3)
+"""Of the process that takes the text out of PDF and HTML."""
+SUMMARY_EXTRACT_S = _integer("HEADRACE_SUMMARY_EXTRACT_S", 20)
+"""Seconds of processor time for one document; half as many again by the clock."""
+SUMMARY_EXTRACT_PAGES_MAX = 5000
+SUMMARY_EXTRACT_DOCUMENTS_MAX = 1000
+"""A process is replaced after so many documents."""
 RESULTS_PAGE_ROWS = 1000
 """Results that a download reads, and so holds in memory, at once."""
 RESULTS_SHARD_ROWS = _integer("HEADRACE_RESULTS_SHARD_ROWS", 100_000)
