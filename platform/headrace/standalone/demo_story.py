@@ -6,8 +6,6 @@ set Django up on the house's databases: balances have no public route yet.
 """
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,34 +17,15 @@ from websockets.sync.client import connect
 
 from billing import facade as billing
 from billing.facade import decimal_string
-from headrace.standalone import demo_money
-from headrace.standalone.data_folder import REPOSITORY
-from headrace.standalone.processes import House, set_up_environment
+from headrace.standalone import demo_bulk, demo_money
+from headrace.standalone.processes import House
 from headrace.standalone.supervisor import QUESTION, demo_keys, model_served
 from tenants import facade as tenants
 
 ANSWER_TIMEOUT_S = 120
 SETTLE_TIMEOUT_S = 10
-SUMMARIES_TIMEOUT_S = 300
 POLL_S = 0.05
 RULES_IN_LONG_PROMPT = 40
-TEXTS = {
-    "mill": (
-        "The old mill stood at the bend of the river for two hundred years. Farmers brought wheat "
-        "from four valleys, and the miller kept a tenth of the flour. When the railway came, flour "
-        "from the city was cheaper, and the great wheel stopped turning in the spring of 1911."
-    ),
-    "bees": (
-        "Honey bees tell each other where flowers are by dancing. A bee that found food runs in a "
-        "figure of eight; the angle of the middle line shows the direction from the sun, and the "
-        "length of the run shows how far to fly. Other bees follow the dance and then leave."
-    ),
-    "harbour": (
-        "The harbour freezes from December to March. Two icebreakers keep one channel open for the "
-        "ferry, which carries mail, food and about thirty passengers a day. The town pays half of "
-        "the cost; the islanders voted last year to pay the other half through a ticket tax."
-    ),
-}
 
 
 class StoryError(Exception):
@@ -222,32 +201,6 @@ def refuse_without_credit(story: Story) -> None:
     raise StoryError("initech was served without credit")
 
 
-def summarise_in_bulk(story: Story) -> None:
-    """Through the Celery worker, on the same pipeline at batch priority and price."""
-    file = story.house.folder.temporary / "demo-texts.jsonl"
-    lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
-    file.write_text("\n".join(lines) + "\n")
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(REPOSITORY / "manage.py"),
-            "summarize",
-            str(file),
-            "--model",
-            story.model,
-        ],
-        env=set_up_environment(story.house),
-        timeout=SUMMARIES_TIMEOUT_S,
-        check=False,
-        text=True,
-        capture_output=True,
-    )
-    if done.returncode != 0:
-        raise StoryError(f"manage.py summarize: {done.stderr.strip() or done.stdout.strip()}")
-    print("\n".join(f"   {line}" for line in done.stdout.splitlines()))
-    _expect(all(name in done.stdout for name in TEXTS), "each text has its summary")
-
-
 def sum_the_ledger(story: Story) -> None:
     """Every posted request moved money between accounts; none appeared or vanished."""
     for receipt in story.receipts:
@@ -288,6 +241,18 @@ def of_a_customer(step: Callable[[demo_money.Customer], None]) -> Callable[[Stor
     return lambda story: step(story.customer)
 
 
+def in_bulk(step: Callable[[demo_bulk.Bulk], None]) -> Callable[[Story], None]:
+    """A step of bulk work, at the prices of the story's first receipt beside its own."""
+    return lambda story: step(
+        demo_bulk.Bulk(
+            story.house,
+            story.model,
+            story.keys["acme"],
+            story.receipts[0]["price_micros_per_mtok"],
+        )
+    )
+
+
 STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("A streamed answer", stream_an_answer),
     ("Its receipt", read_its_receipt),
@@ -295,7 +260,11 @@ STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("The same prompt from another tenant: nothing cached", repeat_it_as_another_tenant),
     ("Two streams over one WebSocket", stream_over_a_web_socket),
     ("A tenant without credit is refused", refuse_without_credit),
-    ("Three texts summarised in bulk by the worker", summarise_in_bulk),
+    (
+        "A folder of texts summarised in bulk, at the batch price",
+        in_bulk(demo_bulk.summarise_a_folder),
+    ),
+    ("A batch of questions by the stock OpenAI client", in_bulk(demo_bulk.run_a_batch)),
     ("A new customer: an owner is invited, and invites", of_a_customer(demo_money.invite)),
     ("A key that may do one thing", of_a_customer(demo_money.make_a_key)),
     ("A budget, its alert, its end", of_a_customer(demo_money.spend_until_the_budget_ends)),
