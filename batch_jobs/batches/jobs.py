@@ -50,7 +50,7 @@ def create_batch(
     """
     with tenant_scope(owner.organization_id):
         if lock_input(owner, input_file_id).purpose != INPUT_PURPOSE:
-            raise InputInvalid("The input file was not uploaded with the purpose 'batch'.")
+            raise InputInvalid("input_file_id: its purpose must be 'batch'.")
         row = BulkJob(
             organization_id=owner.organization_id,
             project_id=owner.project_id,

@@ -10,6 +10,7 @@ from batch_jobs import facade, job_leases
 from batch_jobs.batches import output
 from batch_jobs.batches.forgetting import forget_lines
 from batch_jobs.files.sweeping import sweep_files
+from batch_jobs.job_files import stage_file
 from batch_jobs.tending import tend
 from tests.batch_jobs.batch_cast import (
     MODEL,
@@ -44,7 +45,7 @@ def tended(seconds: float = 0) -> None:
 
 def test_a_batch_that_is_done_has_its_answers_in_one_file(acme: BatchTenant) -> None:
     batch_id = acme.running("a", "b")
-    assert answer(batch_id, "b") is None
+    answer(batch_id, "b")
     answer(batch_id, "a")
     assert acme.read(batch_id)["status"] == "finalizing"
 
@@ -191,7 +192,8 @@ def test_what_still_runs_after_the_grace_is_taken_away(acme: BatchTenant, end: s
 
     assert acme.read(batch_id)["status"] == end
     output, errors = acme.lines_of(batch_id)
-    assert (output.keys(), errors.keys()) == ({"stored"}, {"running", "dead"})
+    assert output.keys() == {"stored"}
+    assert errors.keys() == {"running", "dead"}
 
 
 def test_a_batch_that_waits_for_ever_expires(acme: BatchTenant) -> None:
@@ -257,7 +259,7 @@ def test_an_output_whose_writer_dies_is_never_seen_and_is_swept(
     now = datetime.now(UTC)
     dead = job_leases.lease_job(now, 60)
     assert dead is not None
-    staged = output.stage_file(dead, "dead.jsonl", [b"{}\n"], now)
+    staged = stage_file(dead, "dead.jsonl", [b"{}\n"], now)
     assert staged is not None
     assert facade.list_files(acme.owner, rows_max=9, purpose="batch_output") == []
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import batch_jobs.facade
 import tenants.facade
 from batch_jobs.contracts import Owner
-from tests.isolation.matrix import PROJECT_KEY, Act, Arguments, Row
+from tests.isolation.matrix import PROJECT_KEY, Act, Arguments, Json, Row
 from tests.isolation.sides import Side
 
 
@@ -68,6 +68,46 @@ FILE_ROWS: dict[str, Row] = {
     ),
 }
 
-BATCH_ROWS: dict[str, Row] = {}
+
+def asked_batch(side: Side, _arguments: Arguments) -> Json:
+    """A batch over a file of the first project's."""
+    return {
+        "input_file_id": f"file-{uploaded(owner_of(side)).hex}",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+    }
+
+
+def made_batch(owner: Owner) -> Arguments:
+    """A batch of that project's."""
+    job = batch_jobs.facade.create_batch(
+        owner,
+        input_file_id=uploaded(owner),
+        endpoint="/v1/chat/completions",
+        metadata={},
+        output_expires_s=None,
+    )
+    return {"batch_id": f"batch_{job.job_id.hex}"}
+
+
+def batch(side: Side) -> Arguments:
+    """One of the first project's."""
+    return made_batch(owner_of(side))
+
+
+def batch_of_sibling(side: Side) -> Arguments:
+    """One of the second project's."""
+    return made_batch(sibling_of(side))
+
+
+BATCH_ROWS: dict[str, Row] = {
+    "v1/batches": Row(PROJECT_KEY, {"GET": Act(), "POST": Act(asked_batch)}),
+    "v1/batches/<str:batch_id>": Row(
+        PROJECT_KEY, {"GET": Act()}, own=batch, sibling=batch_of_sibling
+    ),
+    "v1/batches/<str:batch_id>/cancel": Row(
+        PROJECT_KEY, {"POST": Act()}, own=batch, sibling=batch_of_sibling
+    ),
+}
 
 SUMMARY_ROWS: dict[str, Row] = {}
