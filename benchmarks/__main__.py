@@ -19,6 +19,10 @@ BENCHMARKS = (
     "platform_over_engine",
     "usage",
     "holds",
+    "bulk_claim",
+    "bulk_lines",
+    "bulk_summaries",
+    "bulk_beside_interactive",
     "gateway_cost",
     "peers",
 )
