@@ -37,23 +37,7 @@ ALONE_S = 20.0
 """How long the batch is watched after everybody has gone."""
 SETTLED_FROM_S = 6.0
 """From here on that is all the capacity that it gets."""
-WORDS = [
-    "mill",
-    "river",
-    "wheel",
-    "stone",
-    "water",
-    "grain",
-    "bread",
-    "pond",
-    "field",
-    "wall",
-    "bees",
-    "rain",
-    "oak",
-    "dawn",
-    "road",
-]
+VOCABULARY = "mill river wheel stone water grain bread pond field wall bees rain oak dawn road"
 METRIC = "vllm:generation_tokens_total"
 
 
