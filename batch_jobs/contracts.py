@@ -154,6 +154,12 @@ class StorageFull(BatchError):
     code = "storage_quota_exceeded"
 
 
+class StorageAway(BatchError):
+    """Where files lie cannot be reached, or has no room; later it may."""
+
+    code = "storage_unavailable"
+
+
 class JobStateWrong(BatchError):
     """What was asked for is not possible in the state that the job is in; the message says why."""
 

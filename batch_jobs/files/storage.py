@@ -6,13 +6,16 @@ one. The backends, local and S3, are in `local_storage` and `object_storage`.
 
 import secrets
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, BinaryIO, Protocol, cast
 
 from django.conf import settings
 from django.core.files import File
 from django.core.files.storage import Storage, storages
+
+from batch_jobs.contracts import StorageAway
 
 STORAGE_ALIAS = "bulk"
 FOLDERS = tuple(f"{number:02x}" for number in range(256))
@@ -34,15 +37,30 @@ def storage() -> Storage:
 
 
 def save(content: IO[bytes]) -> str:
-    """Stores what `content` holds from its start, under a new name that nobody can guess."""
+    """Stores what `content` holds from its start, under a new name that nobody can guess.
+
+    Raises StorageAway.
+    """
     name = secrets.token_hex(_NAME_BYTES)
     content.seek(0)
-    return storage().save(f"{name[:2]}/{name}", File(content))
+    with _faults_told():
+        return storage().save(f"{name[:2]}/{name}", File(content))
 
 
 def read_range(name: str, offset: int, size_bytes: int) -> bytes:
-    """A part of a stored file, shorter where it ends; raises FileNotFoundError."""
-    return cast("BulkStorage", storage()).read_range(name, offset, size_bytes)
+    """A part of a stored file, shorter where it ends; raises FileNotFoundError, StorageAway."""
+    with _faults_told():
+        return cast("BulkStorage", storage()).read_range(name, offset, size_bytes)
+
+
+@contextmanager
+def _faults_told() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageAway(f"files cannot be stored or read now: {error}") from error
 
 
 def names_in(folder: str) -> list[str]:
@@ -61,6 +79,7 @@ def stored_at(name: str) -> datetime:
 
 def temporary_file(parts: Iterable[bytes] = ()) -> BinaryIO:
     """An unnamed file in the data folder, gone with its handle; `parts` are written to it."""
+    # Without a name, not even a process that is killed leaves it behind.
     settings.TEMPORARY_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = cast("BinaryIO", tempfile.TemporaryFile(dir=settings.TEMPORARY_FOLDER))  # noqa: SIM115 - the caller's
     try:

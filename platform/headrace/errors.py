@@ -359,11 +359,23 @@ def _from_batch_jobs(error: batch_jobs.contracts.BatchError) -> ApiError | None:
             return ApiError(409, str(error), code=error.code)
         case batch_jobs.contracts.StorageFull():
             return ApiError(413, str(error), code=error.code)
+        case batch_jobs.contracts.StorageAway():
+            return overloaded("Files cannot be stored or read now; try again shortly.")
         case batch_jobs.contracts.InputInvalid():
-            return invalid(str(error), None)
+            return _invalid_input(str(error))
+        case batch_jobs.contracts.ModelUnknown():
+            return model_not_found(str(error))
         case batch_jobs.contracts.TooMuchEnqueued():
             return ApiError(429, str(error), type="tokens", code=error.code)
     return None
+
+
+def _invalid_input(message: str) -> ApiError:
+    """400; a message that is about one field begins with its name and a colon."""
+    param, colon, rest = message.partition(": ")
+    if colon and param.isidentifier():
+        return invalid(f"'{param}': {rest}", param)
+    return invalid(message, None)
 
 
 def _from_billing(error: billing.contracts.BillingError) -> ApiError | None:

@@ -6,11 +6,13 @@ from anywhere but `self.actor`.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
 from django.conf import settings
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -144,10 +146,26 @@ class OrganizationKeyView(ActingView):
         return self.actor_of_key(user.identity)
 
 
+class OneAnswerNegotiation(DefaultContentNegotiation):
+    """Answers in the one form there is, whatever the client would accept: stock clients ask for
+    `application/binary` and read errors as JSON all the same."""
+
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Iterable[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        """The view's first."""
+        first = next(iter(renderers))
+        return first, first.media_type or ""
+
+
 class ProjectKeyView(HouseView):
     """A view of what belongs to a project, by one of its keys that has the scope `needs`."""
 
     authentication_classes = [ApiKeyAuthentication]
+    content_negotiation_class = OneAnswerNegotiation
     needs: ClassVar[KeyScope]
     owner: Owner
 
