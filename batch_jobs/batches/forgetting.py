@@ -14,6 +14,8 @@ from batch_jobs.job_leases import HOUSEKEEPER_ALIAS
 from batch_jobs.models import BulkJob, JobKind
 
 PAGE_ITEMS = 5000
+FORGETTING = "forgetting"
+"""In a job's cursor: some of its items are gone, and the others are to follow."""
 _DELETE_PAGE = """
     WITH page AS (
         SELECT id FROM bulk_item WHERE organization_id = %(organization)s AND job_id = %(job)s
@@ -31,10 +33,11 @@ def forget_lines(now: datetime) -> bool:
     for name in ("completed_at", "failed_at", "cancelled_at"):
         ended |= Q(**{f"{name}__lte": before})
     ended |= Q(state="expired", expired_at__lte=before)
+    is_due = Q(results_deleted_at=None) | Q(cursor__contains={FORGETTING: True})
     with transaction.atomic(using=HOUSEKEEPER_ALIAS):
         row = (
             BulkJob.objects.using(HOUSEKEEPER_ALIAS)
-            .filter(ended, kind=JobKind.BATCH, results_deleted_at=None)
+            .filter(ended, is_due, kind=JobKind.BATCH)
             .order_by("id")
             .select_for_update(no_key=True, skip_locked=True)
             .first()
@@ -46,7 +49,8 @@ def forget_lines(now: datetime) -> bool:
                 _DELETE_PAGE,
                 {"organization": row.organization_id, "job": row.id, "items_max": PAGE_ITEMS},
             )
-            if cursor.rowcount < PAGE_ITEMS:
-                row.results_deleted_at = Now()
-                row.save(update_fields=["results_deleted_at"])
+            # With the first page: from then on its totals are those of items that are not there.
+            row.results_deleted_at = row.results_deleted_at or Now()
+            row.cursor = {FORGETTING: True} if cursor.rowcount == PAGE_ITEMS else {}
+            row.save(update_fields=["results_deleted_at", "cursor"])
     return True
