@@ -32,9 +32,6 @@ from tenants.facade import TenantQuerySet, tenant_scope
 
 APP_ALIAS = "default"
 ENDPOINT = "/v1/chat/completions"
-METADATA_PAIRS_MAX = 16
-METADATA_KEY_CHARS_MAX = 64
-METADATA_VALUE_CHARS_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,6 @@ def create_summary(owner: Owner, order: SummaryOrder) -> SummaryInfo:
     options = parse_options(order.options)
     check_budget(order.budget_pico)
     check_deadline(order.deadline_at, now)
-    _check_metadata(order.metadata)
     if pipeline_port().terms(owner.organization_id, owner.project_id, options.model) is None:
         raise ModelUnknown(options.model)
     with tenant_scope(owner.organization_id):
@@ -202,17 +198,3 @@ def _check_files(owner: Owner, file_ids: Sequence[UUID], now: datetime) -> None:
     for file_id in file_ids:
         if file_id not in there:
             raise missing(file_id)
-
-
-def _check_metadata(metadata: Mapping[str, str]) -> None:
-    if len(metadata) > METADATA_PAIRS_MAX:
-        raise InputInvalid(f"metadata: must have at most {METADATA_PAIRS_MAX} pairs")
-    for key, value in metadata.items():
-        if not 1 <= len(key) <= METADATA_KEY_CHARS_MAX:
-            raise InputInvalid(f"metadata: keys must have 1 to {METADATA_KEY_CHARS_MAX} characters")
-        if len(value) > METADATA_VALUE_CHARS_MAX:
-            raise InputInvalid(
-                f"metadata: values must have at most {METADATA_VALUE_CHARS_MAX} characters"
-            )
-        if "\0" in key + value or any("\ud800" <= char <= "\udfff" for char in key + value):
-            raise InputInvalid("metadata: holds NUL or half of a surrogate pair")

@@ -94,13 +94,13 @@ def row_of(owner: Owner, job_id: UUID, custom_id: str) -> int:
 def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int | None]:
     """Behind which row a shard begins, and with which it ends (None: with the last).
 
-    Raises InputInvalid, JobNotFound.
+    Raises JobNotFound, also where there is no such shard.
     """
     rows_max = settings.RESULTS_SHARD_ROWS
     with tenant_scope(owner.organization_id), connections[APP_ALIAS].cursor() as cursor:
         row = _readable(owner, job_id)
         if not 0 <= shard * rows_max < max(row.items_total, 1):
-            raise InputInvalid("shard: this job has no such shard")
+            raise JobNotFound(f"{job_id} has no shard {shard}")
         bounds: list[int | None] = []
         for number in (shard, shard + 1):
             cursor.execute(_FIRST_OF_SHARD, [owner.organization_id, job_id, number * rows_max])
@@ -108,7 +108,7 @@ def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int | None]
             bounds.append(None if first is None else first[0] - 1)
     before, last = bounds
     if before is None and shard > 0:
-        raise InputInvalid("shard: this job has no such shard")
+        raise JobNotFound(f"{job_id} has no shard {shard}")
     return before or 0, last
 
 

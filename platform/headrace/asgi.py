@@ -38,6 +38,8 @@ from headrace.gateway.transport.http import (
 from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
+from headrace.management_api.bulk.progress_feed import ProgressFeeds
+from headrace.management_api.bulk.progress_socket import ProgressConsumer
 
 _django = ArrivingHandler()
 FILES_PATH = "/v1/files"
@@ -102,8 +104,12 @@ class Application:
 
     def __init__(self) -> None:
         self.runtime: GatewayRuntime | None = None
-        self.socket_routes = [path("v1/stream", StreamConsumer.as_asgi())]
+        self.socket_routes = [
+            path("v1/stream", StreamConsumer.as_asgi()),
+            path("api/v1/summaries/<str:summary_id>/progress", ProgressConsumer.as_asgi()),
+        ]
         self._sockets = URLRouter(self.socket_routes)
+        self._progress_feeds = ProgressFeeds()
         self._kept: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,13 +117,17 @@ class Application:
         match scope["type"]:
             case "lifespan":
                 await self._lifespan(receive, send)
-            case "websocket" if scope["path"] == "/v1/stream" and host_is_ours(scope):
+            case "websocket" if self._is_socket(scope["path"]) and host_is_ours(scope):
                 scope["runtime"] = self.runtime
+                scope["progress_feeds"] = self._progress_feeds
                 await self._sockets(scope, receive, send)
             case "websocket":
                 await send({"type": "websocket.close", "code": 4404})
             case _:
                 await self._http(scope, receive, send)
+
+    def _is_socket(self, asked: str) -> bool:
+        return any(route.resolve(asked.removeprefix("/")) for route in self.socket_routes)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.runtime is None:

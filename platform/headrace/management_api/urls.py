@@ -8,7 +8,7 @@ from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
 from headrace.management_api import openapi
-from headrace.management_api.bulk import batches, files
+from headrace.management_api.bulk import batches, files, summaries, summary_results
 from headrace.management_api.catalog import aliases, models, prices
 from headrace.management_api.data import exports, webhooks
 from headrace.management_api.money import billing, invoices, limits
@@ -121,6 +121,18 @@ ORGANIZATION_KEY_ROUTES: list[URLPattern] = [
 ]
 """Under /v1/organization/, OpenAI's shapes, by admin key: OrganizationKeyView."""
 
+SUMMARY_ROUTES: list[URLPattern] = [
+    path("start", summaries.SummaryStartView.as_view()),
+    path("preview", summaries.SummaryPreviewView.as_view()),
+    path("pause", summaries.SummaryPauseView.as_view()),
+    path("resume", summaries.SummaryResumeView.as_view()),
+    path("cancel", summaries.SummaryCancelView.as_view()),
+    path("retry", summaries.SummaryRetryView.as_view()),
+    path("results", summary_results.SummaryResultsView.as_view()),
+    path("failures", summary_results.SummaryFailuresView.as_view()),
+]
+"""Under /api/v1/summaries/<str:summary_id>/, by project key."""
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/schema", openapi.schema, name="schema"),
     path("api/docs", openapi.docs, name="api_docs"),
@@ -137,4 +149,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/batches", batches.BatchesView.as_view()),
     path("v1/batches/<str:batch_id>", batches.BatchView.as_view()),
     path("v1/batches/<str:batch_id>/cancel", batches.BatchCancelView.as_view()),
+    path("api/v1/summaries", summaries.SummariesView.as_view()),
+    path("api/v1/summaries/<str:summary_id>", summaries.SummaryView.as_view()),
+    path("api/v1/summaries/<str:summary_id>/", include(SUMMARY_ROUTES)),
 ]

@@ -11,23 +11,14 @@ import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
 
 from billing.facade import decimal_string
 from headrace import errors
-from headrace.gateway.admission.auth import (
-    address_of,
-    check_network,
-    identify_secret,
-    require_scope,
-    secret_from_headers,
-)
 from headrace.gateway.keeping import KeptFraming
 from headrace.gateway.openai.answering import Answering, Framing, Payload, usage
 from headrace.gateway.openai.chat_request import parse_chat_request
@@ -37,36 +28,32 @@ from headrace.gateway.pipeline import Completion, End
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.settling.charging import Cause
-from headrace.gateway.transport import tickets
-from headrace.gateway.transport.http import decode_json, header
+from headrace.gateway.transport import socket_admission
+from headrace.gateway.transport.http import decode_json
+from headrace.gateway.transport.socket_admission import (
+    CLOSE_SLOW,
+    CLOSE_TOO_MANY,
+    CLOSE_UNAUTHORIZED,
+    CLOSE_UNAVAILABLE,
+    CLOSE_WAIT_S,
+    accepted_subprotocol,
+    admit_socket,
+)
 from headrace.telemetry import metrics
 from tenants.contracts import KeyIdentity, KeyScope
 
-SUBPROTOCOL = "headrace.v1"
-"""The marker that a client offers beside its key; only the marker is echoed."""
 ID_CHARS_MAX = 128
 IDLE_CHECK_S = 1.0
 
 CLOSE_IDLE = 1001
 CLOSE_BAD_MESSAGE = 4400
-CLOSE_UNAUTHORIZED = 4401
-CLOSE_FORBIDDEN = 4403
-CLOSE_SLOW = 4408
 CLOSE_DUPLICATE_ID = 4409
-CLOSE_TOO_MANY = 4429
-CLOSE_UNAVAILABLE = 4503
 REASONS = {
+    **socket_admission.REASONS,
     CLOSE_IDLE: "idle",
     CLOSE_BAD_MESSAGE: "not a message of this protocol",
-    CLOSE_UNAUTHORIZED: "no valid key",
-    CLOSE_FORBIDDEN: "this origin or project may not",
-    CLOSE_SLOW: "messages were not read in time",
     CLOSE_DUPLICATE_ID: "this id is in use",
-    CLOSE_TOO_MANY: "too many requests or sockets",
-    CLOSE_UNAVAILABLE: "shutting down or unavailable",
 }
-CLOSE_WAIT_S = 5.0
-"""How long a close may wait for a client that reads nothing; then the kernel's time-out ends it."""
 
 
 class _BadMessage(Exception):
@@ -91,11 +78,10 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         self._last_heard = time.monotonic()
         self._idle: asyncio.Task[None] | None = None
         self.runtime = self.scope["runtime"]
-        subprotocols = self.scope.get("subprotocols") or []
-        refused, identity = await self._admit(subprotocols)
+        refused, identity = await admit_socket(self.scope, self.runtime, KeyScope.CHAT)
         # Accepted also where it is refused: a close code reaches the client only after the
         # handshake.
-        await self.accept(SUBPROTOCOL if SUBPROTOCOL in subprotocols else None)
+        await self.accept(accepted_subprotocol(self.scope))
         if refused is not None:
             await self._close(refused)
             return
@@ -132,36 +118,6 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             await self._close(CLOSE_TOO_MANY)
         else:
             self._create(identifier, message["body"], self.identity)
-
-    async def _admit(self, subprotocols: list[str]) -> tuple[int | None, KeyIdentity | None]:
-        """The close code of a refusal, or the identity."""
-        try:
-            _check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
-            identity = await self._identify(subprotocols)
-            require_scope(identity, KeyScope.CHAT)
-        except (DatabaseError, InterfaceError):
-            return CLOSE_UNAVAILABLE, None
-        except errors.ApiError as error:
-            codes = {403: CLOSE_FORBIDDEN, 429: CLOSE_TOO_MANY, 503: CLOSE_UNAVAILABLE}
-            return codes.get(error.status, CLOSE_UNAUTHORIZED), None
-        sockets = sum(key == identity.key_id for key, _ in self.runtime.watched_keys.values())
-        if sockets >= settings.WEBSOCKETS_PER_KEY_MAX:
-            metrics.LIMIT_HITS.labels("websockets_per_key").inc()
-            return CLOSE_TOO_MANY, None
-        return (CLOSE_UNAVAILABLE if self.runtime.draining else None), identity
-
-    async def _identify(self, subprotocols: list[str]) -> KeyIdentity:
-        offered = [name for name in subprotocols if name != SUBPROTOCOL]
-        if SUBPROTOCOL in subprotocols and len(offered) == 1:
-            if offered[0].startswith(tickets.PREFIX):
-                identity = await tickets.redeem_ticket(self.runtime.redis, offered[0])
-                check_network(identity, address_of(self.scope))
-                return identity
-            return await identify_secret(offered[0], address_of(self.scope))
-        secret = secret_from_headers(
-            header(self.scope, b"authorization"), header(self.scope, b"x-api-key")
-        )
-        return await identify_secret(secret, address_of(self.scope))
 
     def _create(self, identifier: str, body: Any, identity: KeyIdentity) -> None:
         request_id = new_request_id()
@@ -291,15 +247,3 @@ def _message(data: bytes) -> dict[str, Any]:
     if message["type"] == "create" and "body" not in message:
         raise _BadMessage
     return message
-
-
-def _check_origin(origin: str | None, host: str | None) -> None:
-    """Browsers send an Origin; only our own pages may open sockets from there."""
-    if origin is None:
-        return
-    try:
-        place = urlsplit(origin).netloc
-    except ValueError:
-        place = ""
-    if not place or place != host:
-        raise errors.origin_forbidden()

@@ -3,8 +3,6 @@
 A client reads it as it is written, a few buckets at once; no transaction is open meanwhile.
 """
 
-import csv
-import io
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -28,6 +26,7 @@ from billing.contracts import (
 from headrace import errors
 from headrace.gateway.database import in_database
 from headrace.management_api.base import TenantView
+from headrace.management_api.csv_rows import csv_rows
 from headrace.management_api.usage.report_query import asked_usage
 from headrace.management_api.usage.reports import REPORT_PARAMETERS, organization_zone
 from tenants.contracts import Permission
@@ -45,7 +44,6 @@ CSV_HEAD = [
     *("requests", "failed_requests", "input_uncached_tokens", "input_cached_tokens"),
     *("output_tokens", "currency", "cost_pico", "charge_pico", "charge"),
 ]
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class UsageCsvView(TenantView):
@@ -75,25 +73,16 @@ async def _csv_lines(
     organization_id: UUID, query: UsageQuery, page: UsagePage
 ) -> AsyncIterator[bytes]:
     """The file, a page of buckets at a time; no transaction is open while a client reads."""
-    yield _csv([CSV_HEAD])
+    yield csv_rows([CSV_HEAD])
     while True:
-        yield _csv([_csv_row(bucket, row, query) for bucket in page.buckets for row in bucket.rows])
+        yield csv_rows(
+            _csv_row(bucket, row, query) for bucket in page.buckets for row in bucket.rows
+        )
         if page.next_at is None:
             return
         page = await in_database(
             billing.facade.usage_page, organization_id, replace(query, start_at=page.next_at)
         )
-
-
-def _csv(rows: list[list[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([[_harmless(cell) for cell in row] for row in rows])
-    return text.getvalue().encode()
-
-
-def _harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; names of tags and models are anybody's."""
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 
 def _csv_row(bucket: UsageBucket, row: UsageRow, query: UsageQuery) -> list[str]:

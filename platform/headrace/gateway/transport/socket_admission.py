@@ -1,0 +1,100 @@
+"""Who may open a socket: by a header, or by a subprotocol with a key or a single-use ticket.
+
+Never by the query string, which ends up in logs. Called by each consumer before it serves; a
+refusal is a close code, for browsers show their scripts nothing else of it.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from headrace import errors
+from headrace.gateway.admission.auth import (
+    address_of,
+    check_network,
+    identify_secret,
+    require_scope,
+    secret_from_headers,
+)
+from headrace.gateway.runtime import GatewayRuntime
+from headrace.gateway.transport import tickets
+from headrace.gateway.transport.http import header
+from headrace.telemetry import metrics
+from tenants.contracts import KeyIdentity, KeyScope
+
+SUBPROTOCOL = "headrace.v1"
+"""The marker that a client offers beside its key; only the marker is echoed."""
+
+CLOSE_UNAUTHORIZED = 4401
+CLOSE_FORBIDDEN = 4403
+CLOSE_SLOW = 4408
+CLOSE_TOO_MANY = 4429
+CLOSE_UNAVAILABLE = 4503
+REASONS = {
+    CLOSE_UNAUTHORIZED: "no valid key",
+    CLOSE_FORBIDDEN: "this origin or project may not",
+    CLOSE_SLOW: "messages were not read in time",
+    CLOSE_TOO_MANY: "too many requests or sockets",
+    CLOSE_UNAVAILABLE: "shutting down or unavailable",
+}
+CLOSE_WAIT_S = 5.0
+"""How long a close may wait for a client that reads nothing; then the kernel's time-out ends it."""
+
+
+def offered_subprotocols(scope: dict[str, Any]) -> list[str]:  # ASGI's
+    """What the client offers."""
+    return scope.get("subprotocols") or []
+
+
+def accepted_subprotocol(scope: dict[str, Any]) -> str | None:  # ASGI's
+    """What the handshake echoes."""
+    return SUBPROTOCOL if SUBPROTOCOL in offered_subprotocols(scope) else None
+
+
+async def admit_socket(
+    scope: dict[str, Any],  # ASGI's
+    runtime: GatewayRuntime,
+    needed: KeyScope,
+) -> tuple[int | None, KeyIdentity | None]:
+    """The close code of a refusal, or the identity."""
+    try:
+        _check_origin(header(scope, b"origin"), header(scope, b"host"))
+        identity = await _identify(scope, runtime)
+        require_scope(identity, needed)
+    except (DatabaseError, InterfaceError):
+        return CLOSE_UNAVAILABLE, None
+    except errors.ApiError as error:
+        codes = {403: CLOSE_FORBIDDEN, 429: CLOSE_TOO_MANY, 503: CLOSE_UNAVAILABLE}
+        return codes.get(error.status, CLOSE_UNAUTHORIZED), None
+    sockets = sum(key == identity.key_id for key, _ in runtime.watched_keys.values())
+    if sockets >= settings.WEBSOCKETS_PER_KEY_MAX:
+        metrics.LIMIT_HITS.labels("websockets_per_key").inc()
+        return CLOSE_TOO_MANY, None
+    return (CLOSE_UNAVAILABLE if runtime.draining else None), identity
+
+
+async def _identify(scope: dict[str, Any], runtime: GatewayRuntime) -> KeyIdentity:  # ASGI's
+    subprotocols = offered_subprotocols(scope)
+    offered = [name for name in subprotocols if name != SUBPROTOCOL]
+    if SUBPROTOCOL in subprotocols and len(offered) == 1:
+        if offered[0].startswith(tickets.PREFIX):
+            identity = await tickets.redeem_ticket(runtime.redis, offered[0])
+            check_network(identity, address_of(scope))
+            return identity
+        return await identify_secret(offered[0], address_of(scope))
+    secret = secret_from_headers(header(scope, b"authorization"), header(scope, b"x-api-key"))
+    return await identify_secret(secret, address_of(scope))
+
+
+def _check_origin(origin: str | None, host: str | None) -> None:
+    """Browsers send an Origin; only our own pages may open sockets from there."""
+    if origin is None:
+        return
+    try:
+        place = urlsplit(origin).netloc
+    except ValueError:
+        place = ""
+    if not place or place != host:
+        raise errors.origin_forbidden()
