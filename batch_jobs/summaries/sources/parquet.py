@@ -18,12 +18,12 @@ from batch_jobs.summaries.sources.documents import (
     name_of,
 )
 
-BATCH_ROWS = 64
+BATCH_ROWS = 16
 BUFFER_BYTES = 1 << 20
 FOOTER_BYTES_MAX = 32 << 20
 COLUMN_BYTES_MAX = 4 << 30
 """Of one column in one row group, unpacked."""
-RATIO_MAX = 1000
+RATIO_MAX = 200
 """A column may unpack to this many times its size, once it is more than RATIO_FREE_BYTES."""
 RATIO_FREE_BYTES = 64 << 20
 
