@@ -160,7 +160,7 @@ def test_an_estimate_starts_nothing_and_a_preview_runs_three(
     out, err = laptop.run("summarize", str(folder), "--tokens-max", "8", "--estimate")
     estimated = out.strip()
 
-    assert "6 documents: about" in err
+    assert "6 documents: at most" in err
     assert "below the interactive price" in err
     assert laptop.job(estimated)["status"] == "ready"
     assert billing.balance(tenant.organization_id).posted_pico == before

@@ -19,13 +19,17 @@ IDLE = frozenset({"ready", "paused"})
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job will take, said before it starts; amounts are decimals of the currency."""
+    """What a job will take, said before it starts; `amount` is a decimal of the currency.
+
+    `is_at_most` where nothing is known yet of how long such summaries get.
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    is_at_most: bool
     amount: str
-    interactive_amount_pico: int
     amount_pico: int
+    interactive_amount_pico: int
     duration_s: float | None
 
 
@@ -132,9 +136,10 @@ def _estimate(value: Any) -> Estimate | None:
     return Estimate(
         prompt_tokens=value["prompt_tokens"],
         completion_tokens=value["completion_tokens"],
+        is_at_most=value["completion_basis"] == "at_most",
         amount=value["amount"],
-        interactive_amount_pico=int(value["interactive_amount_pico"]),
         amount_pico=int(value["amount_pico"]),
+        interactive_amount_pico=int(value["interactive_amount_pico"]),
         duration_s=value["duration_s"],
     )
 

@@ -7,7 +7,6 @@ back to it. Called by `main` and by `manage.py summarize`.
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
 
 from headrace.command_line import jobs, results
 from headrace.command_line.api import PATIENCE_S, Api, Unreachable
@@ -42,7 +41,7 @@ def summarize(options: Namespace, api: Api, key: str, progress: Progress) -> Exi
     try:
         if options.job is None and _asks(options):
             job = _decided(options, api, job, progress)
-        job = _followed(api, job, progress, ENDED | IDLE)
+        job = _followed(api, job, progress)
         return _hand_over(options, api, job, progress)
     except KeyboardInterrupt:
         raise CommandStopped(_left(options, job.job_id), ExitCode.STOPPED) from None
@@ -72,15 +71,14 @@ def _asks(options: Namespace) -> bool:
 
 def _decided(options: Namespace, api: Api, job: Job, progress: Progress) -> Job:
     """The job, started if that is wanted. Raises CommandStopped where it is left as it is."""
-    job = _followed(api, job, progress, ENDED | IDLE)
+    job = _followed(api, job, progress)
     if job.status in ENDED:
         return job
     progress.close()
     progress.say(_estimate_line(job, job.estimate))
     starting = f"start it with: headrace start {job.job_id}"
     if options.preview:
-        jobs.act(api, job.job_id, "preview")
-        job = _followed(api, job, progress, ENDED | IDLE, at_once=False)
+        job = _followed(api, jobs.act(api, job.job_id, "preview"), progress)
         progress.close()
         results.print_first(api, job)
     if job.status in ENDED:
@@ -100,24 +98,14 @@ def _agreed(progress: Progress) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _followed(
-    api: Api,
-    job: Job,
-    progress: Progress,
-    until: frozenset[str],
-    *,
-    at_once: bool = True,
-    pause: Callable[[float], None] = time.sleep,
-) -> Job:
-    """The job once its status is one of `until`, shown until then."""
+def _followed(api: Api, job: Job, progress: Progress) -> Job:
+    """The job once it ended or rests, shown until then."""
     wait_s = POLL_FIRST_S
-    if not at_once:
-        job = jobs.get(api, job.job_id, FOLLOW_PATIENCE_S)
     while True:
         progress.show(job)
-        if job.status in until:
+        if job.status in ENDED | IDLE:
             return job
-        pause(wait_s)
+        time.sleep(wait_s)
         wait_s = min(wait_s * POLL_GROWTH, POLL_MAX_S)
         job = jobs.get(api, job.job_id, FOLLOW_PATIENCE_S)
 
@@ -140,9 +128,11 @@ def _hand_over(options: Namespace, api: Api, job: Job, progress: Progress) -> Ex
 
 
 def _stand(job: Job) -> str:
+    if job.status == "paused" and job.pause_reason == "budget":
+        more = f"headrace resume {job.job_id} --budget MORE"
+        return f"{job.job_id} has used up its budget of {job.budget}; go on with: {more}"
     if job.status == "paused":
-        reason = f" ({job.pause_reason})" if job.pause_reason else ""
-        return f"{job.job_id} is paused{reason}; go on with: headrace resume {job.job_id}"
+        return f"{job.job_id} is paused; go on with: headrace resume {job.job_id}"
     if job.status == "ready":
         return f"{job.job_id} is not started; start it with: headrace start {job.job_id}"
     return f"{job.job_id} is {job.status}"
@@ -160,7 +150,8 @@ def _estimate_line(job: Job, estimate: Estimate | None) -> str:
         return line
     saved = 1 - estimate.amount_pico / max(estimate.interactive_amount_pico, 1)
     line += (
-        f": about {estimate.prompt_tokens:,} + {estimate.completion_tokens:,} tokens,"
+        f": {'at most' if estimate.is_at_most else 'about'}"
+        f" {estimate.prompt_tokens:,} + {estimate.completion_tokens:,} tokens,"
         f" {short_amount(estimate.amount)} {job.currency}"
         f" ({saved:.0%} below the interactive price)"
     )
