@@ -34,6 +34,8 @@ PRUNABLE = (
     # That a message came. Its effect is in the books, and the same message would change nothing.
     # One that contradicted them waits for a person, however long.
     Prunable("billing_stripe_event", f"applied_at < {_BEFORE} AND outcome <> 'quarantined'"),
+    # The message itself; of one that was applied only that it came is left.
+    Prunable("billing_stripe_message", f"ended_at < {_BEFORE}"),
     # What Stripe has, and a daily comparison looked at. What it refused is still to be settled.
     Prunable("billing_stripe_export", f"hour < {_BEFORE} AND state = 'delivered'"),
 )

@@ -16,6 +16,8 @@ from billing.credit.granting import tend_credit as tend_all
 from billing.credit.recharges import recharge_due, watch_balances
 from billing.invoices.closing import close_due
 from billing.pruning import prune
+from billing.stripe_sync.inbox import apply_messages
+from billing.stripe_sync.webhooks import APPLY
 from billing.usage.rollups import roll_up
 
 COMPARED_DAYS = 2
@@ -54,6 +56,12 @@ def close_periods() -> None:
 def prune_old() -> None:
     """Delete old counters of quotas, and what Stripe was told and told long ago."""
     prune(datetime.now(UTC))
+
+
+@shared_task(name=APPLY)
+def apply_stripe_messages() -> None:
+    """Verify and apply what Stripe has sent."""
+    apply_messages(settings.STRIPE_WEBHOOK_SECRETS, datetime.now(UTC))
 
 
 @shared_task(name="billing.settle_stripe")

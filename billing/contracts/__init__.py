@@ -86,7 +86,6 @@ from billing.contracts.requests import (
 )
 from billing.contracts.stripe import (
     StripeComparison,
-    StripeEventEarly,
     StripeEventInvalid,
     StripeEventOutcome,
     StripeExportReport,
@@ -175,7 +174,6 @@ __all__ = [
     "SettlementInvalid",
     "StartedTopUp",
     "StripeComparison",
-    "StripeEventEarly",
     "StripeEventInvalid",
     "StripeEventOutcome",
     "StripeExportReport",

@@ -19,6 +19,12 @@ class StripeEventOutcome(enum.StrEnum):
     REPEATED = "repeated"
     QUARANTINED = "quarantined"
     """It contradicts the books: nothing was changed, and somebody must look."""
+    REJECTED = "rejected"
+    """Stripe has not signed it: somebody else put it into the inbox."""
+    INVALID = "invalid"
+    """It is signed and makes no sense."""
+    FAILED = "failed"
+    """The database did not take it in all its tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,4 @@ class StripeSignatureInvalid(BillingError):
 
 
 class StripeEventInvalid(BillingError):
-    """The message is signed and makes no sense."""
-
-
-class StripeEventEarly(BillingError):
-    """The message is of rows that are not here yet: it must come again."""
+    """The message is too long, or is signed and makes no sense."""

@@ -39,6 +39,12 @@ class BillingBacklogs:
     """Usage events that no rollup has counted yet."""
     stripe_late_hours: int
     """Age of the oldest hour that waits to be told to Stripe; 0 for none."""
+    stripe_inbox_lag_s: int
+    """How long the oldest of Stripe's messages has waited; 0 for none."""
+    stripe_rejected: int
+    """Messages in the inbox that Stripe has not signed: whoever put them there may write to it."""
+    stripe_unapplied: int
+    """Signed messages that make no sense or could not be applied."""
 
 
 @dataclass(frozen=True, slots=True)

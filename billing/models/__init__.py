@@ -29,7 +29,13 @@ from billing.models.ledger import (
     LedgerTransaction,
 )
 from billing.models.rollups import UsageDelta, UsageHour, UsageTagHour
-from billing.models.stripe import StripeAccount, StripeCheckout, StripeEvent, StripeExport
+from billing.models.stripe import (
+    StripeAccount,
+    StripeCheckout,
+    StripeEvent,
+    StripeExport,
+    StripeMessage,
+)
 from billing.models.usage import Hold, HoldState, QuotaCounter, QuotaPolicy, UsageEvent
 
 __all__ = [
@@ -59,6 +65,7 @@ __all__ = [
     "StripeCheckout",
     "StripeEvent",
     "StripeExport",
+    "StripeMessage",
     "TenantPrice",
     "TenantPriceBook",
     "TopUpRow",

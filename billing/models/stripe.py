@@ -14,6 +14,11 @@ ID_LENGTH_MAX = 255
 """Of Stripe's ids, which say themselves to be no longer."""
 EXPORT_STATES = ["pending", "delivered", "refused"]
 EVENT_OUTCOMES = ["applied", "unchanged", "quarantined"]
+MESSAGE_BYTES_MAX = 1024 * 1024
+SIGNATURE_LENGTH_MAX = 2048
+MESSAGE_OUTCOMES = ["", "ignored", *EVENT_OUTCOMES, "repeated", "rejected", "invalid", "failed"]
+"""Empty while it waits. `rejected` is not signed by Stripe, `invalid` is and makes no sense,
+`failed` could not be applied in all its tries."""
 
 
 class StripeAccount(TenantModel):
@@ -43,6 +48,47 @@ class StripeAccount(TenantModel):
 
     def __str__(self) -> str:
         return self.customer_id
+
+
+class StripeMessage(models.Model):
+    """A message as it came: the web inserts it and may not read it, the worker believes it only by
+    its signature. Of no tenant until then. What came of it leaves its body empty, but for one that
+    somebody must look at.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    body = models.BinaryField()
+    signature = models.CharField(max_length=SIGNATURE_LENGTH_MAX)
+    received_at = models.DateTimeField(db_default=Now())
+    """By the database's clock, which the web cannot set."""
+    tries = models.PositiveIntegerField(db_default=0)
+    next_try_at = models.DateTimeField(db_default=Now())
+    outcome = models.CharField(max_length=16, db_default="")
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "billing_stripe_message"
+        constraints = [
+            models.CheckConstraint(
+                name="billing_stripe_message_outcome",
+                condition=models.Q(outcome__in=MESSAGE_OUTCOMES),
+            ),
+            models.CheckConstraint(
+                name="billing_stripe_message_ended",
+                condition=models.Q(outcome="", ended_at=None)
+                | (~models.Q(outcome="") & models.Q(ended_at__isnull=False)),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_try_at"],
+                condition=models.Q(outcome=""),
+                name="billing_stripe_message_waiting",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"message {self.id} of {self.received_at}: {self.outcome or 'waiting'}"
 
 
 class StripeEvent(TenantModel):

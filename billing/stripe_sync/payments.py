@@ -105,6 +105,7 @@ def charge(wanted: TopUp, using: str = HOUSEKEEPER) -> None:
         return
     try:
         intent = _intent(wanted, using)
+        _require_its_own(wanted, intent.to_dict())
         # One that was declined stays so: trying a card again and again is not ours to do.
         if intent.status in CONFIRMABLE and intent.last_payment_error is None:
             intent = _confirmed(intent, card)
@@ -238,6 +239,14 @@ def _confirmed(intent: stripe.PaymentIntent, card: str) -> stripe.PaymentIntent:
         return intents.retrieve(intent.id)
 
 
+def _require_its_own(wanted: TopUp, intent: Mapping[str, Any]) -> None:
+    """Raises TopUpConflict for somebody else's payment: the rows that name one, the web writes."""
+    metadata = intent["metadata"] or {}
+    of_this = {name: metadata.get(name) for name in (ORGANIZATION_KEY, TOP_UP_KEY)}
+    if of_this != _metadata(wanted) or intent["currency"] != wanted.currency.lower():
+        raise TopUpConflict(f"payment {intent['id']} is not this top-up's")
+
+
 def _take_over(wanted: TopUp, intent: Mapping[str, Any], using: str) -> None:
     """What the intent says is what happened, whether or not its message ever comes."""
     match intent["status"]:
@@ -268,6 +277,7 @@ def _look_at(page: StripeCheckout, now: datetime, using: str) -> None:
         return
     shown = session.to_dict()
     if shown["payment_status"] == "paid":
+        _require_its_own(wanted, shown["payment_intent"])
         _take_over(wanted, shown["payment_intent"], using)
     elif shown["status"] == "expired":
         fail_topup("", "expired", wanted.top_up_id, using)

@@ -1,25 +1,22 @@
-"""Messages from Stripe: believed when signed, applied once, in whatever order they come.
+"""Stripe's messages at the web's door: what is signed is kept as it came, for a worker to apply.
 
-An event's marker and its effect are one transaction (`billing_stripe_apply`). What is not ours is
-accepted and forgotten, since Stripe gives up an endpoint that refuses; what names rows that are not
-here yet is refused for now, and comes again. Called by the web's route, as role app.
+Never reads a message and never moves money: the web's database role can only add to the inbox,
+and the worker believes none of it before it has verified the signature itself (`inbox`). Called by
+the web's route, as role app.
 """
 
-import json
-import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from billing.contracts import StripeEventEarly, StripeEventInvalid, StripeEventOutcome
-from billing.retry import call
-from billing.stripe_sync.effects import Effect, effect_of
+from celery import current_app
+from django.conf import settings
+from django.db import connections, transaction
+
+from billing.contracts import StripeEventInvalid
+from billing.models.stripe import MESSAGE_BYTES_MAX
 from billing.stripe_sync.signatures import verify
 
-BODY_BYTES_MAX = 1024 * 1024
-EARLY_MAX = timedelta(hours=24)
-"""How long an event may name rows that are not here before it is taken for another house's."""
-
-logger = logging.getLogger(__name__)
+APPLY = "billing.apply_stripe_messages"
 
 
 def receive(
@@ -28,62 +25,20 @@ def receive(
     secrets: Sequence[str],
     now: datetime,
     using: str = "default",
-) -> StripeEventOutcome:
-    """Apply one message, or say that there was nothing to apply.
+) -> None:
+    """Keep one message, and wake a worker; the beat wakes one too, should that be lost.
 
-    Raises StripeSignatureInvalid, StripeEventInvalid for a signed message that makes no sense,
-    StripeEventEarly when it has to come again.
+    Raises StripeSignatureInvalid, StripeEventInvalid for one that is too long.
     """
-    if len(body) > BODY_BYTES_MAX:
-        raise StripeEventInvalid(f"a message has at most {BODY_BYTES_MAX} bytes")
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise StripeEventInvalid(f"a message has at most {MESSAGE_BYTES_MAX} bytes")
     verify(body, header, secrets, int(now.timestamp()))
-    try:
-        event = json.loads(body)
-    except ValueError as error:
-        raise StripeEventInvalid("the message is no JSON") from error
-    if not isinstance(event, dict):
-        raise StripeEventInvalid("the message is no event")
-    effect = effect_of(event)
-    if effect is None:
-        return StripeEventOutcome.IGNORED
-    outcome = apply(effect, using)
-    if outcome is None:
-        if now - effect.event_at <= EARLY_MAX:
-            raise StripeEventEarly(f"event {effect.event_id} is of rows that are not here yet")
-        logger.error(
-            "stripe event %s (%s) names a customer or top-up that nobody here knows: let go",
-            effect.event_id,
-            effect.event_kind,
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO billing_stripe_message (body, signature) VALUES (%s, %s)", [body, header]
         )
-        return StripeEventOutcome.IGNORED
-    if outcome is StripeEventOutcome.QUARANTINED:
-        logger.error(
-            "stripe event %s (%s) contradicts the books: see billing_stripe_event",
-            effect.event_id,
-            effect.event_kind,
-        )
-    return outcome
+    transaction.on_commit(_wake, using=using, robust=True)
 
 
-def apply(effect: Effect, using: str) -> StripeEventOutcome | None:
-    """Marker and effect in one transaction; None when the rows it names are not here."""
-    [(outcome,)] = call(
-        "SELECT billing_stripe_apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [
-            effect.event_id,
-            effect.event_kind,
-            effect.event_at,
-            effect.organization_id,
-            effect.customer_id,
-            effect.top_up_id,
-            effect.kind.value,
-            effect.payment,
-            effect.currency,
-            effect.paid_pico,
-            effect.refunded_pico,
-            effect.reason,
-            effect.card,
-        ],
-        using,
-    )
-    return None if outcome == "unknown" else StripeEventOutcome(outcome)
+def _wake() -> None:
+    current_app.send_task(APPLY, expires=settings.STRIPE_INBOX_S, retry=False)

@@ -17,6 +17,8 @@ from tests.isolation.stripe_traces import leave_stripe_traces
 OLD = timedelta(days=399)
 """More than thirteen months, whatever months they are; the other is less."""
 YOUNG = timedelta(days=392)
+OWNED = {"billing_stripe_message": "signature"}
+"""What says whose a row is where no tenant is known: our own trace signs by its tenant."""
 
 
 @pytest.fixture
@@ -43,6 +45,12 @@ def aged(tenant: Tenant, age: timedelta) -> None:
     as_owner(tenant, "UPDATE billing_stripe_event SET applied_at = %s", at)
     as_owner(
         tenant,
+        "UPDATE billing_stripe_message SET outcome = 'rejected', ended_at = %s"
+        f" WHERE signature = '{tenant.organization_id}'",
+        at,
+    )
+    as_owner(
+        tenant,
         "UPDATE billing_stripe_export SET hour = %s, state = 'delivered', closed_at = now()"
         " WHERE state = 'pending'",
         at,
@@ -55,8 +63,9 @@ def left(tenant: Tenant) -> set[str]:
         prunable.table
         for prunable in PRUNABLE
         if rows(
-            f"SELECT FROM {prunable.table} WHERE organization_id = %s LIMIT 1",
-            tenant.organization_id,
+            f"SELECT FROM {prunable.table} WHERE {OWNED.get(prunable.table, 'organization_id')}"
+            " = %s LIMIT 1",
+            str(tenant.organization_id),
         )
     }
 

@@ -13,7 +13,7 @@ from tests.billing.cast import Tenant
 
 
 def leave_stripe_traces(tenant: Tenant) -> None:
-    """A customer, a page, an event about it, and an hour on its way to a meter."""
+    """A customer, a page, an event about it, a message that Stripe never signed, and an hour on its way to a meter."""
     organization_id, top_up_id, mark = tenant.organization_id, uuid4(), uuid4().hex
     with tenant_scope(organization_id), connections["default"].cursor() as cursor:
         cursor.execute(
@@ -30,12 +30,18 @@ def leave_stripe_traces(tenant: Tenant) -> None:
             " expires_at) VALUES (%s, %s, %s, '', now())",
             [top_up_id, organization_id, f"cs_{mark}"],
         )
+    with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
             "SELECT billing_stripe_apply(%s, 'checkout.session.expired', now(), %s, %s, %s,"
             " 'fail', '', 'usd', 0, 0, 'expired', '')",
             [f"evt_{mark}", organization_id, f"cus_{mark}", top_up_id],
         )
         assert cursor.fetchall() == [("applied",)]
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO billing_stripe_message (body, signature) VALUES ('', %s)",
+            [str(organization_id)],
+        )
     until = datetime.now(UTC) + timedelta(hours=1)
     since = until - timedelta(hours=3)
     call(PLAN, [since, until, since, until], "housekeeper")

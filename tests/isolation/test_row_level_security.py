@@ -32,6 +32,7 @@ UNPROTECTED = {
     "socialaccount_socialaccount": "a person's accounts at identity providers",
     "socialaccount_socialapp": "empty: providers are configured by the environment",
     "socialaccount_socialtoken": "empty: tokens of providers are not stored",
+    "billing_stripe_message": "what came as Stripe's, of no tenant yet; the app cannot read it",
     "tenants_user": "a person, who may belong to several tenants or none",
     "tenants_user_groups": "the operator's staff groups",
     "tenants_user_user_permissions": "the operator's staff",
@@ -40,7 +41,6 @@ CATALOG = {"billing_offer", "billing_price", "billing_price_book"}
 """The operator's price list: the same for everybody, readable by everybody, no tenant column."""
 
 BEFORE_A_TENANT_IS_KNOWN = {
-    "billing_stripe_apply",
     "tenants_authenticate",
     "tenants_revoked_among",
     "tenants_organization_by_slug",
@@ -376,6 +376,14 @@ WRITES = [
     "SELECT billing_grant_credit(tenants_current(), 1, 'mine')",
     "SELECT billing_tend_credit(tenants_current(), now())",
     "SELECT billing_complete_top_up('', NULL, 1)",
+    (
+        "SELECT billing_stripe_apply('evt', 'mine', now(), tenants_current(), 'cus', NULL,"
+        " 'complete', 'pi', 'usd', 1, 0, '', '')"
+    ),
+    "SELECT * FROM billing_stripe_message",
+    "UPDATE billing_stripe_message SET outcome = ''",
+    "DELETE FROM billing_stripe_message",
+    "INSERT INTO billing_stripe_message (body, signature, received_at) VALUES ('', '', now())",
     "SELECT billing_pay_invoice(tenants_current(), NULL, 1, '')",
     "UPDATE billing_credit_grant SET remaining_pico = amount_pico",
     "DELETE FROM billing_grant_burn",
@@ -409,6 +417,20 @@ def test_the_app_writes_no_books(acme: Tenant, statement: str) -> None:
         tenant_scope(acme.organization_id),
     ):
         ask("default", statement)
+
+
+def test_a_top_up_is_of_its_accounts_currency(acme: Tenant) -> None:
+    """Credit is posted in that: a payment of as many smaller coins would be worth less."""
+    with (
+        pytest.raises(IntegrityError, match="billing_top_up_in_its_accounts_currency"),
+        tenant_scope(acme.organization_id),
+    ):
+        ask(
+            "default",
+            "INSERT INTO billing_top_up (id, organization_id, amount_pico, currency,"
+            " idempotency_key) VALUES (gen_random_uuid(), %s, 1000000000000, 'JPY', 'cheap')",
+            acme.organization_id,
+        )
 
 
 KEEPERS_WRITES = [

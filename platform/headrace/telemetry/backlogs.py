@@ -46,5 +46,8 @@ class BacklogCollector(Collector):
                 ("export_lag_seconds", "Oldest export not written", events.export_lag_s),
                 ("rollup_queue_events", "Usage not in rollups", usage.rollup_events),
                 ("stripe_export_late_hours", "Oldest hour untold", usage.stripe_late_hours),
+                ("stripe_inbox_lag_seconds", "Oldest message", usage.stripe_inbox_lag_s),
+                ("stripe_messages_rejected", "Not signed by Stripe", usage.stripe_rejected),
+                ("stripe_messages_unapplied", "Signed, not taken", usage.stripe_unapplied),
             )
         ]

@@ -80,7 +80,11 @@ def fake(fake_of_the_web: Fake) -> Iterator[Fake]:
 
     fake_of_the_web.control("reset")
     fake_of_the_web.control("webhooks", retry_ms=20)
-    with override_settings(STRIPE_API_KEY=API_KEY, STRIPE_API_BASE=fake_of_the_web.base_url):
+    with override_settings(
+        STRIPE_API_KEY=API_KEY,
+        STRIPE_API_BASE=fake_of_the_web.base_url,
+        STRIPE_WEBHOOK_SECRETS=WEB_SECRETS,
+    ):
         connect_stripe()
         yield fake_of_the_web
         use_payment_provider(None)

@@ -181,23 +181,30 @@ def test_a_failed_page_is_looked_at_once_more_after_it_expired(payer: Payer) -> 
     assert payer.state(started.top_up) == "failed"
 
 
+@pytest.mark.parametrize(("cents", "is_its_own"), [(2600, True), (2500, False)])
 def test_a_payment_that_contradicts_the_books_keeps_no_other_waiting(
-    payer: Payer, stranger: Payer, fake: Fake
+    payer: Payer, stranger: Payer, fake: Fake, cents: int, is_its_own: bool
 ) -> None:
+    """Of another sum, or not made for this top-up: whoever may write rows may name any payment."""
     fake.control("webhooks", drop=1000, retry_ms=3_600_000)
     odd, good = payer.begin(25), stranger.begin(25)
+    metadata = {
+        "headrace_organization": str(payer.actor.organization_id),
+        "headrace_top_up": str((odd if is_its_own else good).top_up.top_up_id),
+    }
     page = fake.client().v1.checkout.sessions.create(
         {
             "mode": "payment",
             "customer": payer.customer_id,
+            "payment_intent_data": {"metadata": metadata},
             "success_url": BACK,
             "line_items": [
                 {
                     "quantity": 1,
                     "price_data": {
                         "currency": "usd",
-                        "unit_amount": 2600,
-                        "product_data": {"name": "Another sum"},
+                        "unit_amount": cents,
+                        "product_data": {"name": "Another thing"},
                     },
                 }
             ],

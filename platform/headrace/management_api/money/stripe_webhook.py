@@ -1,7 +1,7 @@
 """`POST /stripe/events`: where Stripe says what became of payments. Its signature is its key.
 
-The raw body goes to billing as it came; nothing here reads it. A 2xx ends the matter, anything
-else makes Stripe send the event again.
+The raw body is kept as it came, for a worker to apply; nothing here reads it. A 2xx says that it is
+kept, anything else makes Stripe send the event again.
 """
 
 from datetime import UTC, datetime
@@ -24,11 +24,11 @@ class StripeEventsView(APIView):
 
     @extend_schema(exclude=True)
     def post(self, request: Request) -> Response:
-        """Apply one event; the answer says what became of it."""
-        outcome = billing.facade.receive_stripe_event(
+        """Keep one event; what becomes of it is seen in the books."""
+        billing.facade.receive_stripe_event(
             request.body,
             request.headers.get("stripe-signature"),
             settings.STRIPE_WEBHOOK_SECRETS,
             datetime.now(UTC),
         )
-        return Response({"object": "stripe.event", "outcome": outcome.value})
+        return Response({"object": "stripe.event", "outcome": "accepted"})
