@@ -8,18 +8,24 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.command_line.api import PATIENCE_S, Api, Refused, Unreachable
 from headrace.command_line.main import main
+from headrace.command_line.progress import Progress
+from headrace.command_line.results import write
+from tests.headrace.running_job import JOB
 
 Answer = tuple[int, dict[str, str], Any]  # status, headers, JSON or text
 
 DROPPED: Answer = (0, {}, "")
+CUT = 203  # a success of which the last bytes never come
+BROKEN_OFF = 20
 FULL: Answer = (503, {"retry-after": "7"}, {"error": {"message": "Too much\nto do."}})
 BROKE: Answer = (429, {"x-should-retry": "false"}, {"error": {"message": "You are out of credit."}})
 FINE: Answer = (200, {}, {"id": "summary_1"})
@@ -64,7 +70,8 @@ def serving(*script: Answer) -> Iterator[FakeApi]:
                 self.send_header(name, text)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[: -BROKEN_OFF if status == CUT else None])
+            self.close_connection = status == CUT
 
         do_GET = do_POST = answer  # noqa: N815 - the library's names
 
@@ -160,6 +167,38 @@ def test_an_upload_that_broke_off_is_sent_again_from_its_start(clock: Clock) -> 
 
     assert all(b"the content" in request.body for request in fake.seen)
     assert len(fake.seen) == 2
+
+
+def test_results_that_break_off_go_on_where_they_were(clock: Clock, tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    rows = [f'{{"custom_id":"{name}","summary":"of {name}"}}\n' for name in ("a", "b", "c", "d")]
+
+    with (
+        serving(
+            (CUT, {}, "".join(rows[:3])), (CUT, {}, "".join(rows[2:])), (200, {}, rows[3])
+        ) as fake,
+        connected(fake, clock) as api,
+    ):
+        write(api, replace(JOB, job_id="summary_1"), output, Progress(io.StringIO()))
+
+    assert output.read_text() == "".join(rows)
+    assert [request.path.partition("?")[2] for request in fake.seen] == [
+        "format=jsonl",
+        "format=jsonl&after=b",
+        "format=jsonl&after=c",
+    ]
+    assert [file.name for file in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+def test_results_that_never_come_leave_nothing_behind(clock: Clock, tmp_path: Path) -> None:
+    with (
+        serving(*[(CUT, {}, "no whole row")] * 3) as fake,
+        connected(fake, clock) as api,
+        pytest.raises(Unreachable, match="broke off"),
+    ):
+        write(api, JOB, tmp_path / "out.jsonl", Progress(io.StringIO()))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

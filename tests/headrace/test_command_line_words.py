@@ -10,34 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.command_line.arguments import bounds, job_body, parser
-from headrace.command_line.jobs import Job
 from headrace.command_line.progress import Progress, duration, short_amount
-
-JOB = Job(
-    job_id="summary_1",
-    status="in_progress",
-    pause_reason="",
-    model="mill",
-    name="",
-    created_at="2027-01-01T00:00:00+00:00",
-    total=2000,
-    completed=500,
-    failed=3,
-    duplicate=0,
-    known=0,
-    prompt_tokens=100_000,
-    cached_tokens=50_000,
-    completion_tokens=10_000,
-    amount="0.012345678901",
-    currency="USD",
-    budget=None,
-    documents_per_s=12.34,
-    tokens_per_s=2460.0,
-    remaining_s=130,
-    results_shards=1,
-    estimate=None,
-    errors=(),
-)
+from tests.headrace.running_job import JOB
 
 
 class Terminal(io.StringIO):

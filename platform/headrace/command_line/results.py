@@ -16,6 +16,8 @@ from headrace.command_line.progress import Progress, short_amount
 
 OUTPUTS = (".jsonl", ".csv", ".parquet")
 TRIES_MAX = 3
+"""That bring nothing new."""
+ROW_BYTES_MAX = 4 * 1024 * 1024
 PRINTED_MAX = 20
 """Rows shown on a terminal; a pipe gets them all, as JSON lines."""
 
@@ -81,21 +83,43 @@ def _shards(api: Api, job: Job, output: Path) -> list[Path]:
 
 
 def _fetch(api: Api, path: str, output: Path, **params: Any) -> None:
+    """The whole file. One of JSON lines that broke off goes on behind its last whole line."""
     partial = output.with_name(f".{output.name}.part")
+    tries = 0
     try:
-        for attempt in range(1, TRIES_MAX + 1):
+        partial.write_bytes(b"")
+        while True:
+            had_bytes = partial.stat().st_size
             try:
-                with partial.open("wb") as file:
+                with partial.open("ab") as file:
                     _fetch_to(file, api, path, **params)
                 break
             except Unreachable:
-                if attempt == TRIES_MAX:
+                last = _last_row(partial) if params["format"] == "jsonl" else None
+                params |= {"after": last} if last is not None else {}
+                if last is None:
+                    partial.write_bytes(b"")
+                tries = 0 if partial.stat().st_size > had_bytes else tries + 1
+                if tries == TRIES_MAX:
                     raise
         partial.replace(output)
     except OSError as error:
         raise CommandStopped(f"{output}: {error.strerror}", ExitCode.WRONG) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _last_row(partial: Path) -> str | None:
+    """The id in the last whole line, what follows it cut off; None where there is none."""
+    with partial.open("r+b") as file:
+        file.seek(max(0, partial.stat().st_size - ROW_BYTES_MAX))
+        start, tail = file.tell(), file.read()
+        end = tail.rfind(b"\n")
+        if end < 0:
+            return None
+        file.truncate(start + end + 1)
+    row: dict[str, Any] = json.loads(tail[tail.rfind(b"\n", 0, end) + 1 : end])
+    return str(row["custom_id"])
 
 
 def _fetch_to(file: BinaryIO, api: Api, path: str, **params: Any) -> None:
