@@ -380,6 +380,8 @@ WRITES = [
         "SELECT billing_stripe_apply('evt', 'mine', now(), tenants_current(), 'cus', NULL,"
         " 'complete', 'pi', 'usd', 1, 0, '', '')"
     ),
+    "SELECT tenants_emit(tenants_current(), 'topup.succeeded', '{}')",
+    "SELECT tenants_emit(tenants_current(), 'invoice.paid', '{}')",
     "SELECT * FROM billing_stripe_message",
     "UPDATE billing_stripe_message SET outcome = ''",
     "DELETE FROM billing_stripe_message",
