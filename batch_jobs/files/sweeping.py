@@ -7,6 +7,7 @@ gone. A row that a job still names stays, without bytes. Called when jobs are te
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -61,7 +62,7 @@ def forget_files(organization_id: UUID, now: datetime) -> None:
 
 
 def _due(now: datetime) -> Sequence[_Due]:
-    asked = {
+    asked: dict[str, Any] = {
         "expired_by": now - timedelta(seconds=settings.FILE_SWEEP_GRACE_S),
         "files_max": settings.FILES_SWEPT_MAX,
     }
@@ -76,7 +77,7 @@ def _remove(due: Sequence[_Due], now: datetime) -> None:
     for file in due:
         storage.storage().delete(file.storage_name)
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        asked = {"files": [file.file_id for file in due], "now": now}
+        asked: dict[str, Any] = {"files": [file.file_id for file in due], "now": now}
         cursor.execute(_FORGET, asked)
         cursor.execute(_EMPTY, asked)
 

@@ -53,7 +53,8 @@ class ArrivingBody:
 
     async def __call__(self) -> Message:
         """Django's listener for the client's leaving: hears nothing until it is cancelled."""
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        return await never
 
     @contextmanager
     def admitted(self, organization_id: UUID, bytes_max: int) -> Iterator[None]:
@@ -208,7 +209,7 @@ class ArrivingHandler(ASGIHandler):
         """The library's own, or the body that stands in `receive`'s place."""
         if isinstance(receive, ArrivingBody):
             return receive
-        return await super().read_body(receive)  # type: ignore[misc]  # not in the stubs
+        return await super().read_body(receive)
 
 
 async def take_in(django: ArrivingHandler, scope: Scope, receive: Receive, send: Send) -> None:

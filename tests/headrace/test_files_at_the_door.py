@@ -42,7 +42,7 @@ def rows(tenant: Tenant) -> Any:
 
 
 def upload(
-    door: Door, content: bytes = JSONL, name: str = "in.jsonl", **fields: str
+    door: Door, content: bytes = JSONL, name: str = "in.jsonl", **fields: Any
 ) -> httpx.Response:
     form = {"purpose": "user_data", **fields}
     return door.post("/v1/files", files={"file": (name, content)}, data=form)
@@ -125,7 +125,7 @@ def test_the_stock_client_has_its_way(acme: Tenant) -> None:
 
 def test_a_batchs_file_is_kept_for_a_month_unless_told_otherwise(door: Door) -> None:
     kept = upload(door, purpose="batch").json()
-    told = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "7200"}
+    told: Any = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "7200"}
     shorter = upload(door, purpose="batch", **told).json()
 
     assert abs(kept["expires_at"] - kept["created_at"] - MONTH_S) <= 1
@@ -152,7 +152,7 @@ def test_a_batchs_file_is_kept_for_a_month_unless_told_otherwise(door: Door) -> 
     ],
 )
 def test_a_form_that_says_something_wrong_is_refused(
-    door: Door, acme: Tenant, fields: dict[str, str], param: str
+    door: Door, acme: Tenant, fields: dict[str, Any], param: str
 ) -> None:
     refused(upload(door, **fields), 400, param)
 

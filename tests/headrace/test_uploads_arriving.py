@@ -59,9 +59,10 @@ class Client:
             return {"type": "http.request", "body": self.parts[self.asked - 1], "more_body": more}
         if self.after == "leave":
             return {"type": "http.disconnect"}
-        return await asyncio.get_running_loop().create_future()  # says no more
+        never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        return await never  # says no more
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Any) -> None:
         self.answer.append(message)
 
     async def post(self) -> int:
@@ -283,9 +284,9 @@ class Watch:
 def test_memory_stays_flat_while_large_files_come_and_go(acme: Tenant, tmp_path: Path) -> None:
     large = tmp_path / "large.bin"
     size = 200 * MIB
-    with large.open("wb") as file:
+    with large.open("wb") as written:
         for _ in range(size // MIB):
-            file.write(os.urandom(MIB))
+            written.write(os.urandom(MIB))
     with (
         web_process() as (process, url),
         httpx.Client(
@@ -294,8 +295,8 @@ def test_memory_stays_flat_while_large_files_come_and_go(acme: Tenant, tmp_path:
     ):
 
         def upload(content: Any) -> str:
-            form = {"files": {"file": ("a.bin", content)}, "data": {"purpose": "user_data"}}
-            answer = client.post("/v1/files", **form)
+            form = {"purpose": "user_data"}
+            answer = client.post("/v1/files", files={"file": ("a.bin", content)}, data=form)
             assert answer.status_code == 200, answer.text
             file_id: str = answer.json()["id"]
             return file_id

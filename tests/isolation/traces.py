@@ -15,6 +15,7 @@ from tenants.retention.exports import write_due_export
 from tenants.webhooks.fan_out import fan_out
 from tests.billing.cast import make_offer
 from tests.headrace.door import new_user
+from tests.isolation.bulk_traces import leave_bulk_work
 
 
 def leave_prices(organization_id: UUID) -> None:
@@ -32,7 +33,9 @@ def leave_prices(organization_id: UUID) -> None:
 
 
 def leave_traces(organization_id: UUID, project_id: UUID) -> None:
-    """People, events, a webhook with its deliveries, mail, answers, an export, an erasure."""
+    """People, events, a webhook with its deliveries, mail, answers, bulk work, an export, an
+    erasure."""
+    leave_bulk_work(organization_id, project_id)
     actor = facade.operator_of(organization_id)
     made = facade.create_webhook_endpoint(actor, "https://example.com/hook")
     sent = facade.send_test_event(actor, made.endpoint.endpoint_id)

@@ -45,7 +45,8 @@ def read_form(meta: Mapping[str, Any], body: ArrivingBody) -> Iterator[UploadFor
         length = settings.FILE_BYTES_MAX if body.length is None else body.length
         asked = {"CONTENT_TYPE": meta.get("CONTENT_TYPE", ""), "CONTENT_LENGTH": length}
         try:
-            parser = _FormParser(asked, _FormStream(body, keeper), [keeper])
+            stream: Any = _FormStream(body, keeper)  # a file to the stubs; it is only read
+            parser = _FormParser(asked, stream, [keeper])
             fields, _ = parser.parse()
         except (MultiPartParserError, SuspiciousOperation) as error:
             raise errors.invalid(
@@ -55,16 +56,18 @@ def read_form(meta: Mapping[str, Any], body: ArrivingBody) -> Iterator[UploadFor
             raise errors.invalid("The form ends before its last boundary.", None)
         if keeper.filename is None:
             raise errors.invalid("'file' is required, as a file with a name.", FILE_FIELD)
+        once: dict[str, str] = {}
         for name, values in fields.lists():
             if len(values) > 1:
                 raise errors.invalid(f"'{name[:100]}' is given more than once.", name[:100])
-        yield UploadForm(fields.dict(), keeper.filename, content)
+            once[name] = str(values[0])
+        yield UploadForm(once, keeper.filename, content)
 
 
 class _FileKeeper(FileUploadHandler):
     """Writes the one file to the disk."""
 
-    chunk_size = CHUNK_BYTES  # type: ignore[assignment]  # the stubs know only the default's value
+    chunk_size = CHUNK_BYTES
 
     def __init__(self, content: BinaryIO) -> None:
         super().__init__()
