@@ -21,6 +21,7 @@ from batch_jobs.job_leases import (
     locked,
 )
 from batch_jobs.models import BulkJob, JobState
+from batch_jobs.pages import by_index
 
 PAGE_ITEMS = 5000
 CURSOR = "ended_to"
@@ -106,8 +107,9 @@ def end_items(job: LeasedJob, now: datetime) -> bool:
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         while after is not None:
             keep()
-            cursor.execute(_END_PAGE, {**values, "after": after})
-            last = cursor.fetchone()[0]
+            with by_index():
+                cursor.execute(_END_PAGE, {**values, "after": after})
+                last = cursor.fetchone()[0]
             if last is None:
                 break
             after = last

@@ -6,12 +6,13 @@ Called by the sweep, a page at a time; killed at any instant, the next one goes 
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS
 from batch_jobs.models import BulkJob, JobKind
+from batch_jobs.pages import by_index
 
 PAGE_ITEMS = 5000
 FORGETTING = "forgetting"
@@ -34,7 +35,7 @@ def forget_lines(now: datetime) -> bool:
         ended |= Q(**{f"{name}__lte": before})
     ended |= Q(state="expired", expired_at__lte=before)
     is_due = Q(results_deleted_at=None) | Q(cursor__contains={FORGETTING: True})
-    with transaction.atomic(using=HOUSEKEEPER_ALIAS):
+    with by_index():
         row = (
             BulkJob.objects.using(HOUSEKEEPER_ALIAS)
             .filter(ended, is_due, kind=JobKind.BATCH)

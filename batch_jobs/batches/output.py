@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from batch_jobs.ending import end_items, is_ending
@@ -19,8 +19,14 @@ from batch_jobs.events import public_id, tell
 from batch_jobs.job_files import publish_file, stage_file
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper, job_row, locked
 from batch_jobs.models import BulkItem, BulkJob, ItemState, JobState
+from batch_jobs.pages import by_index
 
 PAGE_ITEMS = 500
+READ = (
+    *("custom_id", "state", "status_code", "request_id"),
+    *("answer", "error_code", "error_message"),
+)
+"""Of an item's columns."""
 ANSWERED_WELL = Q(state=ItemState.DONE)
 ANSWERED_ILL = Q(state__in=[ItemState.FAILED, ItemState.CANCELLED, ItemState.EXPIRED])
 
@@ -52,15 +58,24 @@ def _end_of(row: BulkJob) -> JobState:
 
 
 def _lines(job: LeasedJob, which: Q, written: Counter[str]) -> Iterator[bytes]:
-    keep, last_id = LeaseKeeper(job), 0
-    items = BulkItem.objects.using(HOUSEKEEPER_ALIAS).filter(
-        which, organization_id=job.organization_id, job_id=job.job_id
+    keep = LeaseKeeper(job)
+    items = (
+        BulkItem.objects.using(HOUSEKEEPER_ALIAS)
+        .filter(which, organization_id=job.organization_id, job_id=job.job_id)
+        .only(*READ)
+        .order_by("id")
     )
-    while page := list(items.filter(id__gt=last_id).order_by("id")[:PAGE_ITEMS]):
+    page = _page(items)
+    while page:
         keep()
-        last_id = page[-1].id
         written.update(item.state for item in page)
         yield b"".join(map(output_line, page))
+        page = _page(items.filter(id__gt=page[-1].id))
+
+
+def _page(items: QuerySet[BulkItem]) -> list[BulkItem]:
+    with by_index():
+        return list(items[:PAGE_ITEMS])
 
 
 def output_line(item: BulkItem) -> bytes:
