@@ -83,9 +83,7 @@ class _Ingestion:
     def __init__(self, job: LeasedJob, state: ReadingState, now: datetime) -> None:
         self._job, self._state, self._now = job, state, now
         self._keep_lease = LeaseKeeper(job)
-        plan = SummaryPlan.objects.using(HOUSEKEEPER_ALIAS).get(
-            job_id=job.job_id, organization_id=job.organization_id
-        )
+        plan = self._plan()
         self._file_ids = plan.input_file_ids
         self._port = pipeline_port()
         asked = parse_options(plan.options)
@@ -106,6 +104,11 @@ class _Ingestion:
                 self._state.at = {}
         self._start()
         return False
+
+    def _plan(self) -> SummaryPlan:
+        return SummaryPlan.objects.using(HOUSEKEEPER_ALIAS).get(
+            job_id=self._job.job_id, organization_id=self._job.organization_id
+        )
 
     def _terms_of(self, options: SummaryOptions) -> ModelTerms:
         terms = self._port.terms(self._job.organization_id, self._job.project_id, options.model)
@@ -200,7 +203,7 @@ class _Ingestion:
                     expected.prompt_tokens,
                     HOUSEKEEPER_ALIAS,
                 )
-                plan = row.plan
+                plan = self._plan()
                 plan.estimate = expected.to_json()
                 plan.save(update_fields=["estimate"])
                 row.enqueued_tokens = expected.prompt_tokens
