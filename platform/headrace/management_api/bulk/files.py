@@ -17,7 +17,12 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    extend_schema,
+    extend_schema_field,
+    inline_serializer,
+)
 from rest_framework import serializers
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
@@ -72,19 +77,20 @@ class FileDeletedShown(serializers.Serializer[Any]):
     deleted = serializers.BooleanField()
 
 
-class FileUpload(serializers.Serializer[Any]):
-    """The form of an upload; read by `upload_form`, described here."""
-
-    file = serializers.FileField()
-    purpose = serializers.ChoiceField(UPLOAD_PURPOSES)
-    locals().update(
-        {
-            ANCHOR_FIELD: serializers.ChoiceField(["created_at"], required=False),
-            SECONDS_FIELD: serializers.IntegerField(
-                required=False, min_value=EXPIRES_S_MIN, max_value=EXPIRES_S_MAX
-            ),
-        }
-    )
+UPLOAD_SHOWN = inline_serializer(
+    "FileUpload",
+    {
+        "file": extend_schema_field({"type": "string", "format": "binary"})(
+            serializers.FileField
+        )(),
+        "purpose": serializers.ChoiceField(UPLOAD_PURPOSES),
+        ANCHOR_FIELD: serializers.ChoiceField(["created_at"], required=False),
+        SECONDS_FIELD: serializers.IntegerField(
+            required=False, min_value=EXPIRES_S_MIN, max_value=EXPIRES_S_MAX
+        ),
+    },
+)
+"""For the API's description alone: `upload_form` reads it."""
 
 
 class FilesView(ProjectKeyView):
@@ -123,7 +129,7 @@ class FilesView(ProjectKeyView):
         )
         return Response(page_body(rows, page, render_file))
 
-    @extend_schema(request=FileUpload, responses=FileShown)
+    @extend_schema(request=UPLOAD_SHOWN, responses=FileShown)
     def post(self, request: Request) -> Response:
         """Upload a file. What is for a batch is kept for 30 days, unless told otherwise."""
         body = arriving_body(request._request.scope)  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
