@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 
 from batch_jobs.contracts import FileInfo, Owner, StorageFull
 from batch_jobs.files import storage
-from batch_jobs.files.rows import info_of, kept
+from batch_jobs.files.rows import STAGED, info_of, kept
 from batch_jobs.files.writing import APP_ALIAS, add_row, size_of
 from batch_jobs.models import StoredFile
 from tenants.facade import tenant_scope
@@ -55,7 +55,9 @@ def _wait_for_turn(organization_id: UUID) -> None:
 
 
 def _check_room(organization_id: UUID, size_bytes: int) -> None:
-    kept_now = StoredFile.objects.filter(kept(datetime.now(UTC)), organization_id=organization_id)
+    kept_now = StoredFile.objects.filter(
+        kept(datetime.now(UTC)), organization_id=organization_id
+    ).exclude(purpose=STAGED)
     taken = kept_now.aggregate(files=Count("id"), size_bytes=Coalesce(Sum("size_bytes"), 0))
     if taken["files"] >= settings.FILES_MAX:
         raise StorageFull(f"Your organization has {taken['files']} files, as many as it may have.")
