@@ -11,8 +11,9 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from batch_jobs.events import tell
+from batch_jobs.files.writing import discard_files
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, locked
-from batch_jobs.models import BulkJob, JobState, StoredFile
+from batch_jobs.models import BulkJob, JobState
 from batch_jobs.summaries.steering import FORGET
 
 PAGE_ITEMS = 5000
@@ -84,9 +85,7 @@ def _delete_page(row: BulkJob) -> int:
             _DELETE_PAGE,
             {"organization": row.organization_id, "job": row.id, "items_max": PAGE_ITEMS},
         )
-        items, sources = cursor.fetchone()
+        items, shards = cursor.fetchone()
     # Shards are a job's own: none of its items may be computed any more.
-    StoredFile.objects.using(HOUSEKEEPER_ALIAS).filter(
-        organization_id=row.organization_id, id__in=sources, purpose="staged", deleted_at=None
-    ).update(deleted_at=Now())
+    discard_files(row.organization_id, shards)
     return int(items)

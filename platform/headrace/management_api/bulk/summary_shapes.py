@@ -21,6 +21,7 @@ STATUSES = (
     *("validating", "ready", "in_progress", "paused", "cancelling", "finalizing"),
     *("completed", "failed", "expired", "cancelled"),
 )
+AMOUNT_CHARS_MAX = 40
 OPTIONS = (
     *("model", "instruction", "length", "tokens_max", "language", "style", "schema"),
     *("id_field", "text_field"),
@@ -37,7 +38,7 @@ class AmountField(serializers.CharField):
 
     def to_internal_value(self, data: Any) -> Any:
         """Raises ValidationError, also for a JSON number, which is a float."""
-        if not isinstance(data, str):
+        if not isinstance(data, str) or len(data) > AMOUNT_CHARS_MAX:
             raise serializers.ValidationError("Must be a decimal string.")
         try:
             return parse_decimal(super().to_internal_value(data))
@@ -48,7 +49,7 @@ class AmountField(serializers.CharField):
 class BoundsBody(Body):
     """What can be changed while a job is unfinished; null takes it away."""
 
-    budget = AmountField(required=False, allow_null=True, max_length=40)
+    budget = AmountField(required=False, allow_null=True)
     deadline_at = serializers.DateTimeField(required=False, allow_null=True)
 
 
