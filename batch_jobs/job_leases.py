@@ -22,19 +22,24 @@ from batch_jobs.models import BulkJob
 
 HOUSEKEEPER_ALIAS = "housekeeper"
 
-# Those that waited longest first; a job that takes many turns goes to the back after each.
-_LEASE = """
+_DUE = """(state IN ('validating', 'cancelling', 'finalizing')
+           OR (state IN ('ready', 'in_progress', 'paused') AND expires_at <= %(now)s))
+          AND (tended_until IS NULL OR tended_until <= %(now)s)"""
+# Of each tenant the job that waited longest; a job that takes many turns goes to the back after
+# each. random(): where there are more tenants than tenders, none is always the last.
+_LEASE = f"""
+    WITH due AS (
+        SELECT DISTINCT ON (organization_id) id FROM bulk_job WHERE {_DUE}
+         ORDER BY organization_id, tended_until NULLS FIRST, id
+    )
     UPDATE bulk_job SET tend_token = tend_token + 1, tended_until = %(until)s
      WHERE id = (
-        SELECT id FROM bulk_job
-         WHERE (state IN ('validating', 'cancelling', 'finalizing')
-                OR (state IN ('ready', 'in_progress', 'paused') AND expires_at <= %(now)s))
-           AND (tended_until IS NULL OR tended_until <= %(now)s)
-         ORDER BY tended_until NULLS FIRST, id
-         LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
+        SELECT id FROM bulk_job WHERE id IN (SELECT id FROM due) AND {_DUE}
+         ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
     RETURNING id, organization_id, project_id, key_id, kind, state, tend_token,
               coalesce(expires_at <= %(now)s
-                       AND state IN ('validating', 'ready', 'in_progress', 'paused'), false)"""
+                       AND state IN ('validating', 'ready', 'in_progress', 'paused'), false)
+"""  # noqa: S608 - our own text
 
 
 class LeaseLost(Exception):

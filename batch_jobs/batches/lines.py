@@ -125,8 +125,8 @@ class LineChecker:
     def _check_model(self, model: Any) -> None:
         if model is UNSET or model is None or model == "":
             raise _missing("body.model")
-        if not isinstance(model, str):
-            raise LineInvalid("invalid_type", "The model must be a string.", "body.model")
+        if not isinstance(model, str) or "\0" in model:
+            raise LineInvalid("invalid_type", "The model must be a string of text.", "body.model")
         if not self.model:
             self.model = model
             self._for_sale = self.sells(model)

@@ -153,8 +153,7 @@ def _fail(job: LeasedJob, draft: Draft, now: datetime) -> None:
         row.failed_at = Now()
         row.errors = draft.errors_shown
         row.error_file_id = publish_file(row, report, now)
-        row.model = draft.model
-        row.save(update_fields=["state", "failed_at", "errors", "error_file", "model"])
+        row.save(update_fields=["state", "failed_at", "errors", "error_file"])
         tell(row, "failed", now)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -25,7 +25,7 @@ from batch_jobs.tending import tend
 from tests.batch_jobs.cast import Tenant, make_tenant
 from tests.headrace.door import Door
 
-CHAT = "/v1/chat/completions"
+CHAT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 MODEL = "small"
 Answer = TypeVar("Answer")
 

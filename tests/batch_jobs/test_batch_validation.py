@@ -79,6 +79,11 @@ def test_every_bad_line_is_named_in_one_go(acme: BatchTenant) -> None:
             ("unsupported_parameter", "body.stream"),
         ),
         (jsonl([line("j", body=body(model=5))]).strip(), ("invalid_type", "body.model")),
+        (jsonl([line("k", body=body(model="\0"))]).strip(), ("invalid_type", "body.model")),
+        (
+            jsonl([line("l", body=body(model="x" * 999))]).strip(),
+            ("mismatched_model", "body.model"),
+        ),
     ]
 
     batch = validated(acme, b"\n".join(one for one, _ in lines) + b"\n")
@@ -128,6 +133,7 @@ def test_50_001_lines_are_too_many(acme: BatchTenant) -> None:
     assert errors_of(batch) == [(None, "too_many_tasks", "input_file_id")]
 
 
+@pytest.mark.long
 def test_50_000_lines_run(acme: BatchTenant) -> None:
     batch_id = acme.create(jsonl(line(number) for number in map(str, range(50_000))))
     started = time.monotonic()
@@ -170,6 +176,12 @@ def test_a_model_that_is_not_for_sale_is_named_at_each_line(acme: BatchTenant) -
         (1, "model_not_found", "body.model"),
         (2, "model_not_found", "body.model"),
     ]
+
+
+def test_a_name_that_no_model_can_have_is_only_not_found(acme: BatchTenant) -> None:
+    batch = validated(acme, jsonl([line("a", body=body(model="x" * 1000))]))
+
+    assert errors_of(batch) == [(1, "model_not_found", "body.model")]
 
 
 def test_more_errors_than_the_object_shows_are_in_a_file(acme: BatchTenant) -> None:
