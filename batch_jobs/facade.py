@@ -18,7 +18,7 @@ from batch_jobs.files.storage import temporary_file
 from batch_jobs.files.uploads import check_room, store_upload
 from batch_jobs.invariants import INVARIANTS
 from batch_jobs.jobs import create_summary_job, read_items, read_job
-from batch_jobs.leases import forfeit
+from batch_jobs.pump.transitions import forfeit
 from batch_jobs.summaries.jobs import (
     SummaryOrder,
     create_summary,

@@ -1,1 +1,1 @@
-"""The pump: who works on which item, how many at once, and what becomes of it."""
+"""The pump: claims items of any tenants, runs them through the pipeline, writes what came of it."""
