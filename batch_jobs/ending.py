@@ -27,29 +27,38 @@ PAGE_ITEMS = 5000
 CURSOR = "ended_to"
 """In a job's cursor: the item up to which waiting and queued ones were ended."""
 
-_END_PAGE = """
+# Items are locked by ascending id, as the pump does.
+_END = """
+        UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
+               error_message = %(message)s, lease_expires_at = NULL
+         WHERE id IN (SELECT id FROM living)"""
+_END_PAGE = f"""
     WITH page AS (
         SELECT id, state FROM bulk_item
          WHERE organization_id = %(organization)s AND job_id = %(job)s AND id > %(after)s
          ORDER BY id LIMIT %(items_max)s
-    ), ended AS (
-        UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
-               error_message = %(message)s
+    ), living AS (
+        SELECT id FROM bulk_item
          WHERE id IN (SELECT id FROM page WHERE state IN ('waiting', 'queued'))
            AND state IN ('waiting', 'queued')
-    )
-    SELECT max(id) FROM page"""
-_END_QUEUED = """
-    UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
-           error_message = %(message)s
-     WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'queued'"""
+         ORDER BY id FOR NO KEY UPDATE
+    ), ended AS ({_END})
+    SELECT max(id) FROM page"""  # noqa: S608 - our own text
+_END_QUEUED = f"""
+    WITH living AS (
+        SELECT id FROM bulk_item
+         WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'queued'
+         ORDER BY id FOR NO KEY UPDATE
+    ){_END}"""  # noqa: S608 - our own text
 # Those whose worker is dead, and after a while all that still run: whoever has one finds it gone,
 # and settles its request at zero.
-_END_LEASED = """
-    UPDATE bulk_item SET state = %(end)s, ended_at = now(), error_code = %(code)s,
-           error_message = %(message)s, lease_expires_at = NULL
-     WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'leased'
-       AND lease_expires_at <= CASE WHEN %(at_once)s THEN 'infinity' ELSE now() END"""
+_END_LEASED = f"""
+    WITH living AS (
+        SELECT id FROM bulk_item
+         WHERE organization_id = %(organization)s AND job_id = %(job)s AND state = 'leased'
+           AND lease_expires_at <= CASE WHEN %(at_once)s THEN 'infinity' ELSE now() END
+         ORDER BY id FOR NO KEY UPDATE
+    ){_END}"""  # noqa: S608 - our own text
 _ANY_RUNNING = """
     SELECT EXISTS (SELECT FROM bulk_item
                     WHERE organization_id = %(organization)s AND job_id = %(job)s

@@ -32,7 +32,7 @@ from tenants.facade import TenantQuerySet, tenant_scope
 APP_ALIAS = "default"
 INPUT_PURPOSE = "batch"
 CANCELLED_ALREADY = (JobState.CANCELLING, JobState.CANCELLED)
-CAN_BE_CANCELLED = (JobState.VALIDATING, JobState.IN_PROGRESS)
+CAN_BE_CANCELLED = (JobState.VALIDATING, JobState.IN_PROGRESS, JobState.PAUSED)
 
 
 def create_batch(
