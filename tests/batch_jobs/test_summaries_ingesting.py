@@ -35,10 +35,10 @@ class Settings:
     """The house's settings, as long as a test runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        object.__setattr__(self, "_monkeypatch", monkeypatch)
+        self.__dict__["change"] = monkeypatch.setattr
 
     def __setattr__(self, name: str, value: object) -> None:
-        self._monkeypatch.setattr(django_settings, name, value)
+        self.__dict__["change"](django_settings, name, value)
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def test_a_refusal_names_its_field(fields: dict[str, Any], field: str) -> None:
 
 
 def test_a_digest_changes_with_whatever_changes_the_summary_and_with_nothing_else() -> None:
-    base = {"model": "small", "schema": SCHEMA}
-    same = [
+    base: dict[str, Any] = {"model": "small", "schema": SCHEMA}
+    same: list[dict[str, Any]] = [
         base | {"length": "short"},
         base | {"text_field": "body", "id_field": "key"},
         {"schema": dict(reversed(SCHEMA.items())), "model": "small"},

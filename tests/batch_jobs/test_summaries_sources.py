@@ -5,9 +5,9 @@ import json
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -349,7 +349,7 @@ def test_memory_does_not_grow_with_the_input(
     def peak(rows: int) -> int:
         opened = source(content_of(rows), filename)
         tracemalloc.start()
-        count = sum(1 for _ in cast("Iterator[Document]", read_documents(opened, {})))
+        count = sum(1 for _ in read_documents(opened, {}))
         _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert count == rows
