@@ -15,6 +15,15 @@ TEXT_CHARS_MAX = 16 * 1024
 """Of one sample: what is beyond is taken to be like it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    text: str
+    """Its beginning."""
+    text_chars: int
+    ids: int
+    line_bytes: int
+
+
 @dataclass(slots=True)
 class TokenEstimate:
     """Takes every line's size and, evenly over the input, some requests to count the tokens of."""
@@ -22,7 +31,7 @@ class TokenEstimate:
     _stride: int = 1
     _lines: int = 0
     _bytes: int = 0
-    _samples: list[tuple[dict[str, Any], int]] = field(default_factory=list)
+    _samples: list[_Sample] = field(default_factory=list)
 
     def add(self, body: dict[str, Any], line_bytes: int) -> None:
         """One more line."""
@@ -31,7 +40,8 @@ class TokenEstimate:
                 self._samples = self._samples[::2]
                 self._stride *= 2
             if self._lines % self._stride == 0:
-                self._samples.append((body, line_bytes))
+                text, ids = prompt_of(body)
+                self._samples.append(_Sample(text[:TEXT_CHARS_MAX], len(text), ids, line_bytes))
         self._lines += 1
         self._bytes += line_bytes
 
@@ -39,11 +49,10 @@ class TokenEstimate:
         """Of all lines together, rounded up."""
         if not self._samples:
             return 0
-        prompts = [prompt_of(body) for body, _ in self._samples]
-        counted = count_tokens([text[:TEXT_CHARS_MAX] for text, _ in prompts])
+        counted = count_tokens([sample.text for sample in self._samples])
         sampled_tokens = sum(
-            ids + tokens * max(1.0, len(text) / TEXT_CHARS_MAX)
-            for (text, ids), tokens in zip(prompts, counted, strict=True)
+            sample.ids + tokens * max(1.0, sample.text_chars / TEXT_CHARS_MAX)
+            for sample, tokens in zip(self._samples, counted, strict=True)
         )
-        sampled_bytes = sum(line_bytes for _, line_bytes in self._samples)
+        sampled_bytes = sum(sample.line_bytes for sample in self._samples)
         return math.ceil(sampled_tokens * self._bytes / sampled_bytes)
