@@ -446,6 +446,8 @@ def render_rest_exception(error: Exception, context: Mapping[str, Any]) -> Respo
     api_error = from_domain(error)
     if isinstance(error, tenants.contracts.LimitReached):
         metrics.LIMIT_HITS.labels(error.limit).inc()
+    if isinstance(error, batch_jobs.contracts.StorageFull):
+        metrics.LIMIT_HITS.labels("storage").inc()
     if api_error is None:
         match error:
             case MethodNotAllowed():

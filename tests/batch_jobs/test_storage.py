@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import boto3
@@ -14,13 +15,15 @@ from django.core.files.storage import Storage, storages
 from django.test import override_settings
 from moto.server import ThreadedMotoServer
 
-from batch_jobs.contracts import FileMissing, Owner
+from batch_jobs.contracts import FileInfo, FileMissing, Owner, StorageAway
 from batch_jobs.files import storage
 from batch_jobs.files.local_storage import LocalStorage
 from batch_jobs.files.reading import Span, open_file, read_spans
 from batch_jobs.files.sweeping import sweep_files
 from batch_jobs.files.writing import discard_files, write_file
+from batch_jobs.models import StoredFile
 from tests.batch_jobs.cast import make_tenant
+from tests.house import free_port
 
 pytestmark = pytest.mark.usefixtures("django_database")
 BUCKET = "headrace"
@@ -77,6 +80,10 @@ def owner(django_database: object) -> Owner:
     return Owner(acme.organization_id, acme.project_id, acme.key_id)
 
 
+def name_of(file: FileInfo) -> str:
+    return StoredFile.objects.using("housekeeper").get(id=file.file_id).storage_name
+
+
 def test_what_is_written_is_read_as_a_whole_in_ranges_and_in_spans(
     bulk_storage: Storage, owner: Owner
 ) -> None:
@@ -85,7 +92,8 @@ def test_what_is_written_is_read_as_a_whole_in_ranges_and_in_spans(
 
     file = write_file(owner, "batch_output", "out", iter(parts))
 
-    [name] = [name for folder in storage.FOLDERS for name in storage.names_in(folder)]
+    name = name_of(file)
+    assert name in storage.names_in(name[:2])
     assert file.size_bytes == len(whole)
     with open_file(owner.organization_id, file.file_id) as stored:
         stored.seek(3 * MEGABYTE - 1)
@@ -102,23 +110,25 @@ def test_what_is_written_is_read_as_a_whole_in_ranges_and_in_spans(
 
 def test_what_was_given_up_is_swept_away_bytes_first(bulk_storage: Storage, owner: Owner) -> None:
     file = write_file(owner, "staged", "shard", [b"text"])
-    discard_files(owner.organization_id, [file.file_id])
+    halfway = write_file(owner, "staged", "shard", [b"text"])
+    name = name_of(file)
+    discard_files(owner.organization_id, [file.file_id, halfway.file_id])
+    bulk_storage.delete(name_of(halfway))  # as a sweep that died leaves it
 
-    names = [name for folder in storage.FOLDERS for name in storage.names_in(folder)]
-    for name in names:  # as a sweep that died half-way leaves it
-        bulk_storage.delete(name)
     sweep_files(datetime.now(UTC))
 
-    assert not [name for folder in storage.FOLDERS for name in storage.names_in(folder)]
+    assert storage.names_in(name[:2]) == []
+    rows = StoredFile.objects.using("housekeeper").filter(organization_id=owner.organization_id)
+    assert not rows.filter(id__in=[file.file_id, halfway.file_id]).exists()
     with pytest.raises(FileMissing):
         open_file(owner.organization_id, file.file_id)
     with pytest.raises(FileNotFoundError):
-        storage.read_range(names[0], 0, 1)
+        storage.read_range(name, 0, 1)
 
 
 def test_bytes_without_a_row_go_after_a_day(bulk_storage: Storage, owner: Owner) -> None:
     named = write_file(owner, "batch_output", "out", [b"with a row"])
-    [kept] = [name for folder in storage.FOLDERS for name in storage.names_in(folder)]
+    kept = name_of(named)
     orphan = storage.save(io.BytesIO(b"nobody's"))
     turn = storage.FOLDERS.index(orphan[:2])
     later = datetime.now(UTC) + timedelta(hours=23)
@@ -137,6 +147,28 @@ def test_bytes_without_a_row_go_after_a_day(bulk_storage: Storage, owner: Owner)
     assert bulk_storage.exists(kept)
     with open_file(owner.organization_id, named.file_id) as stored:
         assert stored.read() == b"with a row"
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_storage_that_cannot_be_reached_says_so(kind: str, tmp_path: Path, owner: Owner) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    (tmp_path / "files").write_text("no folder")
+    backends: dict[str, dict[str, Any]] = {
+        "local": {
+            "BACKEND": "batch_jobs.files.local_storage.LocalStorage",
+            "OPTIONS": {"location": tmp_path / "files"},
+        },
+        "s3": {
+            "BACKEND": "batch_jobs.files.object_storage.ObjectStorage",
+            "OPTIONS": {"bucket_name": BUCKET, "endpoint_url": nowhere, **CREDENTIALS},
+        },
+    }
+    bulk = backends[kind]
+    with override_settings(STORAGES={**settings.STORAGES, "bulk": bulk}, S3_ENDPOINT_URL=nowhere):
+        with pytest.raises(StorageAway):
+            write_file(owner, "batch_output", "out", [b"x"])
+        with pytest.raises(StorageAway):
+            storage.read_range("00/nothing", 0, 1)
 
 
 def test_a_local_file_is_nobody_elses_to_read_and_its_name_says_nothing(

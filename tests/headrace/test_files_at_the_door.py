@@ -2,11 +2,13 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import openai
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
 from batch_jobs.contracts import Owner
@@ -362,6 +364,22 @@ def test_an_organization_stores_as_much_as_it_may(door: Door, acme: Tenant) -> N
         refused(upload(door, b"x"), 413)
     assert upload(Door(new_tenant().secret)).status_code == 200
     assert rows(acme).count() == 3
+
+
+def test_a_storage_that_is_full_or_away_is_no_fault_of_the_clients(
+    door: Door, acme: Tenant, tmp_path: Path
+) -> None:
+    file_id = uploaded(door)
+    (tmp_path / "files").write_text("no folder")
+    bulk = {
+        "BACKEND": "batch_jobs.files.local_storage.LocalStorage",
+        "OPTIONS": {"location": tmp_path / "files"},
+    }
+    with override_settings(STORAGES={**settings.STORAGES, "bulk": bulk}):
+        answer = upload(door)
+        assert refused(answer, 503)["code"] == "overloaded"
+        assert answer.headers["retry-after"] == "2"
+    assert [row.id.hex for row in rows(acme)] == [file_id.removeprefix("file-")]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -314,3 +315,42 @@ def test_memory_stays_flat_while_large_files_come_and_go(acme: Tenant, tmp_path:
         organization_id=acme.organization_id, size_bytes=size
     )
     assert row.filename == "a.bin"
+
+
+def files_open_in(process: psutil.Process) -> list[str]:
+    """Temporary files of another process."""
+    folder = Path(f"/proc/{process.pid}/fd")
+    links = [str(link.readlink()) for link in folder.iterdir() if link.is_symlink()]
+    return [link for link in links if link.startswith(str(settings.TEMPORARY_FOLDER))]
+
+
+@pytest.mark.long
+def test_a_real_client_that_vanishes_and_a_real_stranger_leave_nothing(acme: Tenant) -> None:
+    head = (
+        "POST /v1/files HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100000000\r\n"
+        "content-type: multipart/form-data; boundary=B\r\n"
+        f"authorization: Bearer {acme.secret}\r\n\r\n"
+    )
+    with web_process() as (process, url):
+        port = httpx.URL(url).port
+        assert port is not None
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(head.encode() + HEAD + b"x" * 5 * MIB)
+            wait_until(lambda: files_open_in(process))
+        wait_until(lambda: not files_open_in(process))
+        assert nothing_is_left(acme)
+
+        before = process.io_counters().write_chars
+        with httpx.Client(
+            base_url=url, headers={"authorization": "Bearer hr-nonsense"}
+        ) as stranger:
+            files = {"file": ("a.bin", b"x" * 50 * MIB)}
+            answer = stranger.post("/v1/files", files=files, data={"purpose": "evals"})
+        assert answer.status_code == 401
+        assert process.io_counters().write_chars - before < MIB
+
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(head.encode() + HEAD + b"x" * 5 * MIB)
+            wait_until(lambda: files_open_in(process))
+            process.terminate()  # with an upload under way
+            process.wait(30)
