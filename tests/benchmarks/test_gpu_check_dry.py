@@ -83,6 +83,7 @@ def test_the_table_shows_value_bound_ratio_and_verdict() -> None:
     assert shown.splitlines()[-1] == "| s | w | 3 | GB/s | limit | 4 | 0.75 | FAILED a/b |"
 
 
+@pytest.mark.long
 def test_a_process_that_dies_or_hangs_is_reported_and_ended(tmp_path: Path) -> None:
     dying, hanging = Job(("no-such-section",), dry=True), Job(("sampling",), dry=True)
 
@@ -116,6 +117,7 @@ def test_it_needs_no_library_beside_torch_and_triton() -> None:
         assert f"'{absent}'" not in done.stdout
 
 
+@pytest.mark.long
 def test_a_dry_run_says_so_first_and_last_and_passes(tmp_path: Path) -> None:
     done = dry_run(tmp_path, "--only", *QUICK)
 

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from headrace.standalone.data_folder import REPOSITORY
 
 
+@pytest.mark.long
 def test_it_measures_every_report_over_every_event() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.usage", "--events", "20000", "--ingested", "250"],
