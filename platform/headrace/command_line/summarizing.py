@@ -23,6 +23,11 @@ POLL_GROWTH = 1.2
 FOLLOW_PATIENCE_S = 600
 """How long the API may be away while a job is followed."""
 ERRORS_SHOWN_MAX = 20
+PAUSE_REASONS = {
+    "budget": "has used up its budget",
+    "balance": "is paused: the balance is used up",
+    "key": "is paused: its key may not be used now",
+}
 
 
 def summarize(options: Namespace, api: Api, key: str, progress: Progress) -> ExitCode:
@@ -128,11 +133,10 @@ def _hand_over(options: Namespace, api: Api, job: Job, progress: Progress) -> Ex
 
 
 def _stand(job: Job) -> str:
-    if job.status == "paused" and job.pause_reason == "budget":
-        more = f"headrace resume {job.job_id} --budget MORE"
-        return f"{job.job_id} has used up its budget of {job.budget}; go on with: {more}"
     if job.status == "paused":
-        return f"{job.job_id} is paused; go on with: headrace resume {job.job_id}"
+        why = PAUSE_REASONS.get(job.pause_reason, "is paused")
+        more = " --budget MORE" if job.pause_reason == "budget" else ""
+        return f"{job.job_id} {why}; go on with: headrace resume {job.job_id}{more}"
     if job.status == "ready":
         return f"{job.job_id} is not started; start it with: headrace start {job.job_id}"
     return f"{job.job_id} is {job.status}"
