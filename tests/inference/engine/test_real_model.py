@@ -130,6 +130,7 @@ def test_tenants_never_share_and_always_find_their_own(
     assert all(output == outputs[0] for output in outputs)
 
 
+@pytest.mark.long
 def test_a_stop_string_leaves_a_cache_that_answers_the_same(
     engine: Engine, goldens: list[Golden]
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_stop_string_leaves_a_cache_that_answers_the_same(
     assert disagreeing([golden], after) == []
 
 
+@pytest.mark.long
 def test_preempted_requests_answer_as_if_they_never_had_been(
     runner: Runner, bundle: Bundle, token_bytes: TokenBytes, goldens: list[Golden]
 ) -> None:

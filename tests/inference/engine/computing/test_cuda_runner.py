@@ -26,6 +26,7 @@ APART_MAX = {"bfloat16": 0.25, "int8": 0.25, "float8": 0.8}
 """Between log probabilities that lie 10 apart; 0.13, 0.14 and 0.40 were found."""
 
 
+@pytest.mark.long
 def test_steps_and_draws_are_those_of_the_cpu() -> None:
     differences = interpreted("cuda_runner_interpreted", folder="tests.inference.engine.computing")
 
