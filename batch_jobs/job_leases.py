@@ -5,15 +5,16 @@ writes goes through `locked`, which refuses one that was superseded. Runs as hou
 tending, and by all that it calls.
 """
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -108,8 +109,38 @@ def renew(job: LeasedJob, lease_s: int) -> None:
         raise LeaseLost
 
 
+@contextmanager
+def renewed(job: LeasedJob) -> Iterator[None]:
+    """Keeps the lease from running out while the block runs, whatever that waits for.
+
+    Not for ever: who is stuck loses the job to another in the end.
+    """
+    done = threading.Event()
+    thread = threading.Thread(target=_renew_until, args=(job, done), name="tending lease")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _renew_until(job: LeasedJob, done: threading.Event) -> None:
+    try:
+        for _ in range(settings.BATCH_TEND_RENEWALS_MAX):
+            if done.wait(settings.BATCH_TEND_LEASE_S / 3):
+                return
+            with suppress(OperationalError):  # the next one may come in time
+                renew(job, settings.BATCH_TEND_LEASE_S)
+    except LeaseLost:
+        return
+    finally:
+        connections[HOUSEKEEPER_ALIAS].close()
+
+
 class LeaseKeeper:
-    """Renews a lease every so often while a long step goes on: call it at each page."""
+    """Renews a lease every so often while a step goes from page to page, and so finds out in the
+    midst of it that the step is superseded: call it at each page."""
 
     def __init__(self, job: LeasedJob) -> None:
         self._job = job

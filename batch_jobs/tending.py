@@ -14,7 +14,7 @@ from django.conf import settings
 
 from batch_jobs import ending
 from batch_jobs.batches import output, validating
-from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, release
+from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, release, renewed
 from batch_jobs.models import JobKind, JobState
 from batch_jobs.summaries.finishing import finish as finish_summary
 from batch_jobs.summaries.finishing import forget_results
@@ -57,7 +57,9 @@ def _watch(now: datetime) -> None:
 def _take_step(job: LeasedJob, now: datetime) -> None:
     again_at = now + timedelta(seconds=settings.BATCH_TEND_WAIT_S)
     try:
-        if step_of(job)(job, now):
+        with renewed(job):
+            is_further = step_of(job)(job, now)
+        if is_further:
             again_at = now
     except LeaseLost:
         # Superseded, and then releasing changes nothing; or its owner cancelled it meanwhile.

@@ -375,27 +375,38 @@ STRIPE_COMPARE_S = _integer("HEADRACE_STRIPE_COMPARE_S", 24 * 3600)
 """How often Stripe's sums are compared with ours."""
 
 # --- bulk work -----------------------------------------------------------------------------------
-BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 120)
-BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 16)
-"""Items one pump leases, and so runs at once."""
-BATCH_LEASE_RENEWALS_MAX = 60
-"""A lease is renewed every third of BATCH_LEASE_S, so a stuck pump loses its items in the end."""
-BATCH_ATTEMPTS_MAX = 5
-BATCH_RETRY_S = _integer("HEADRACE_BATCH_RETRY_S", 10)
-"""How long an item that could not run waits before it is claimed again."""
-BATCH_JOB_AGE_MAX_S = _integer("HEADRACE_BATCH_JOB_AGE_MAX_S", 24 * 3600)
-"""Items that never reached an engine are retried until their job is this old."""
-BATCH_PUMP_S = _integer("HEADRACE_BATCH_PUMP_S", 30)
+BATCH_TURN_S = _integer("HEADRACE_BATCH_TURN_S", 20)
+"""How long one turn of the pump claims: a task far shorter than the broker's visibility timeout."""
+BATCH_IN_FLIGHT_MAX = _integer("HEADRACE_BATCH_IN_FLIGHT_MAX", 64)
+"""Requests that one worker process runs at once, if the engines have room."""
+BATCH_CLAIM_MAX = _integer("HEADRACE_BATCH_CLAIM_MAX", 64)
+"""Items of one claim."""
+BATCH_CLAIM_JOBS_MAX = _integer("HEADRACE_BATCH_CLAIM_JOBS_MAX", 16)
+"""Jobs that one claim looks into; of more, some are drawn by lot."""
+BATCH_LIST_MAX = _integer("HEADRACE_BATCH_LIST_MAX", 128)
+"""Answers, ends or returns of one transaction."""
+BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 60)
+BATCH_LEASE_RENEWALS_MAX = _integer("HEADRACE_BATCH_LEASE_RENEWALS_MAX", 360)
+"""A lease is renewed every sixth of BATCH_LEASE_S: what is stuck for an hour is given up."""
+BATCH_ATTEMPTS_MAX = _integer("HEADRACE_BATCH_ATTEMPTS_MAX", 10)
+"""Of one item; then it may be what ends its workers. A worker that is killed every few seconds for
+other reasons must not fail what it had in flight."""
+BATCH_RETRY_S = _integer("HEADRACE_BATCH_RETRY_S", 5)
+"""How long an item whose attempt failed waits before it is claimed again, at first."""
+BATCH_STOP_S = _integer("HEADRACE_BATCH_STOP_S", 8)
+"""How long a worker that is told to end waits for its bulk requests; the rest is given back."""
+BATCH_PUMP_S = _integer("HEADRACE_BATCH_PUMP_S", 5)
 """How often the beat wakes a pump, whatever became of the other wake-ups."""
 BATCH_WAKE_EXPIRES_S = 60
 """A wake-up that no worker took for this long is dropped; the beat sends the next one."""
-BATCH_DOCUMENTS_MAX = _integer("HEADRACE_BATCH_DOCUMENTS_MAX", 50_000)
 BATCH_FILE_BYTES_MAX = _integer("HEADRACE_BATCH_FILE_BYTES_MAX", 200 * 1024 * 1024)
-BATCH_DOCUMENT_BYTES_MAX = _integer("HEADRACE_BATCH_DOCUMENT_BYTES_MAX", 1024 * 1024)
 BATCH_TEND_S = _integer("HEADRACE_BATCH_TEND_S", 30)
 """How long one task looks after jobs before it makes room for another."""
 BATCH_TEND_LEASE_S = _integer("HEADRACE_BATCH_TEND_LEASE_S", 60)
 """A job whose tender is silent for this long is another's."""
+BATCH_TEND_RENEWALS_MAX = 180
+"""A lease is renewed every third of BATCH_TEND_LEASE_S, so a stuck tender loses its job in the
+end."""
 BATCH_TEND_WAIT_S = _integer("HEADRACE_BATCH_TEND_WAIT_S", 2)
 """How often the beat has jobs looked after, and how soon one that waits is looked at again."""
 BATCH_SWEEP_S = _integer("HEADRACE_BATCH_SWEEP_S", 60)
@@ -420,7 +431,6 @@ BATCH_MAILED_AFTER_S = _integer("HEADRACE_BATCH_MAILED_AFTER_S", 600)
 """The end of a job that took less is not mailed: somebody waited for it, or a program did."""
 BATCH_ITEMS_KEPT_DAYS = _integer("HEADRACE_BATCH_ITEMS_KEPT_DAYS", 7)
 """How long the rows of a finished batch are kept; its files have it all."""
-SUMMARY_TOKENS_MAX = 96
 SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
 """What `manage.py summarize` asks unless told otherwise."""
 SUMMARY_INPUT_FILES_MAX = _integer("HEADRACE_SUMMARY_INPUT_FILES_MAX", 1000)
@@ -537,10 +547,11 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_FOLDER / "run" / "celerybeat-schedule")
 CELERY_TASK_QUEUES = [
     Queue(name, Exchange(name), routing_key=name)
-    for name in ("celery", "webhooks", "mail", "retention", "billing", "tending")
+    for name in ("celery", "webhooks", "mail", "retention", "billing", "batch", "tending")
 ]
 """A worker without `-Q` takes from all of them."""
 CELERY_TASK_ROUTES = {
+    "batch_jobs.pump": {"queue": "batch"},
     "batch_jobs.tend": {"queue": "tending"},
     "batch_jobs.sweep": {"queue": "tending"},
     "billing.*": {"queue": "billing"},
@@ -597,10 +608,10 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": BATCH_SWEEP_S,
         "options": {"expires": BATCH_SWEEP_S},
     },
-    "pump summaries": {
-        "task": "batch_jobs.pump_summaries",
+    "pump bulk work": {
+        "task": "batch_jobs.pump",
         "schedule": BATCH_PUMP_S,
-        "options": {"expires": BATCH_WAKE_EXPIRES_S},
+        "options": {"expires": BATCH_PUMP_S},
     },
 }
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections
+from django.test import override_settings
 
 from batch_jobs import facade, job_leases
 from batch_jobs.batches import output
@@ -28,6 +29,7 @@ from tests.batch_jobs.batch_cast import (
     told_of,
 )
 from tests.billing.cast import at_once
+from tests.house import wait_until
 
 DAY = timedelta(days=1)
 COUNTED = 7
@@ -377,3 +379,19 @@ def test_a_tenant_with_many_jobs_does_not_keep_another_s_waiting(acme: BatchTena
     # By lot between the two: not once in a million runs is it the last of the 21.
     assert job is not None
     assert turns <= 20
+
+
+def test_a_long_step_keeps_its_job_and_a_superseded_one_gives_way(acme: BatchTenant) -> None:
+    batch_id = acme.create(b"{}\n")
+    with override_settings(BATCH_TEND_LEASE_S=1):
+        job = job_leases.lease_job(datetime.now(UTC), 1)
+        assert job is not None
+        until = job_of(batch_id).tended_until
+        assert until is not None
+        with job_leases.renewed(job):
+            wait_until(lambda: job_of(batch_id).tended_until not in (until, None))
+        other = job_leases.lease_job(datetime.now(UTC) + timedelta(seconds=60), 60)
+        assert other is not None
+        with job_leases.renewed(job), pytest.raises(job_leases.LeaseLost):
+            job_leases.renew(job, 1)
+        assert job_leases.job_row(other).tend_token == job.tend_token + 1
