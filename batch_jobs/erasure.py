@@ -4,7 +4,6 @@ Called through the facade when an organization is erased. Its keys are dead by t
 is leased any more; what a pump still holds finds its item gone.
 """
 
-from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db import connections
@@ -22,19 +21,16 @@ _FORGET_ITEMS = """
         DELETE FROM bulk_attempt a USING page WHERE a.item_id = page.id
     )
     DELETE FROM bulk_item i USING page WHERE i.id = page.id"""
-_TABLES = (
-    *("bulk_attempt", "bulk_progress", "bulk_summary_plan", "bulk_job", "bulk_file"),
-    *("summary_item", "summary_job"),
-)
+_TABLES = ("bulk_attempt", "bulk_progress", "bulk_summary_plan", "bulk_job")
 """In an order in which nothing is taken from under what names it."""
 
 
 def forget_jobs(organization_id: UUID) -> None:
     """Deletes all of the organization's files, jobs and items; idempotent.
 
-    Items go by the page, for there may be millions; who is interrupted begins again.
+    Items go by the page, for there may be millions; who is interrupted begins again. Files go last:
+    who tends a job writes none any more once it is gone.
     """
-    forget_files(organization_id, datetime.now(UTC))
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         cursor.execute("SELECT id FROM bulk_job WHERE organization_id = %s", [organization_id])
         for (job_id,) in cursor.fetchall():
@@ -47,3 +43,4 @@ def forget_jobs(organization_id: UUID) -> None:
                 f"DELETE FROM {table} WHERE organization_id = %s",  # noqa: S608 - our own names
                 [organization_id],
             )
+    forget_files(organization_id)

@@ -17,7 +17,6 @@ from batch_jobs.files.listing import (
 from batch_jobs.files.storage import temporary_file
 from batch_jobs.files.uploads import check_room, store_upload
 from batch_jobs.invariants import INVARIANTS
-from batch_jobs.jobs import create_summary_job, read_items, read_job
 from batch_jobs.pump.transitions import forfeit
 from batch_jobs.summaries.jobs import (
     SummaryOrder,
@@ -48,7 +47,6 @@ __all__ = [
     "check_room",
     "create_batch",
     "create_summary",
-    "create_summary_job",
     "delete_file",
     "delete_results",
     "forfeit",
@@ -62,8 +60,6 @@ __all__ = [
     "read_batch",
     "read_content",
     "read_file",
-    "read_items",
-    "read_job",
     "read_results",
     "read_summary",
     "register_bulk_events",

@@ -13,10 +13,9 @@ from django.conf import settings
 
 from batch_jobs.batches.forgetting import forget_lines
 from batch_jobs.files.sweeping import sweep_files
-from batch_jobs.old_pump import PumpLimits, pump
-from batch_jobs.ports import completion_port
+from batch_jobs.pump import process
 from batch_jobs.tending import tend
-from batch_jobs.waking import TEND, wake_tending
+from batch_jobs.waking import PUMP, TEND, wake_pump, wake_tending
 
 _seat = threading.BoundedSemaphore(1)
 """One pump a process: the other threads of a worker stay free for the sweeper, and wake-ups that
@@ -24,18 +23,28 @@ pile up behind a busy pump end at once."""
 _tending_seat = threading.BoundedSemaphore(1)
 
 
-@shared_task(name="batch_jobs.pump_summaries")
-def pump_summaries() -> None:
-    """Run one turn of the pump; wake the next one if there was anything to do."""
+@shared_task(name=PUMP)
+def run_pump() -> None:
+    """Run one turn of the pump; wake the next one if there is more to do."""
     if not _seat.acquire(blocking=False):
         return
     try:
-        leased = pump(completion_port(), _limits())
+        has_more = process.run_turn()
     finally:
         _seat.release()
     # After the seat is free: a wake-up that finds it taken would be the last.
-    if leased:
+    if has_more:
         wake_pump()
+
+
+def stop_pump() -> None:
+    """The worker is told to end: nothing more is claimed."""
+    process.stop()
+
+
+def drain_pump() -> None:
+    """Blocks until nothing is in flight any more; before the gateway is closed."""
+    process.drain()
 
 
 @shared_task(name=TEND)
@@ -58,20 +67,3 @@ def sweep() -> None:
     sweep_files(now)
     while time.monotonic() < ends_at and forget_lines(now):
         continue
-
-
-def wake_pump() -> None:
-    """Ask a worker for a turn of the pump."""
-    pump_summaries.apply_async(expires=settings.BATCH_WAKE_EXPIRES_S)
-
-
-def _limits() -> PumpLimits:
-    return PumpLimits(
-        items_max=settings.BATCH_CLAIM_MAX,
-        lease_s=settings.BATCH_LEASE_S,
-        lease_renewals_max=settings.BATCH_LEASE_RENEWALS_MAX,
-        attempts_max=settings.BATCH_ATTEMPTS_MAX,
-        retry_s=settings.BATCH_RETRY_S,
-        job_age_max_s=settings.BATCH_JOB_AGE_MAX_S,
-        summary_tokens_max=settings.SUMMARY_TOKENS_MAX,
-    )

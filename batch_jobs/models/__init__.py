@@ -7,7 +7,6 @@ items inside their tenant. Used inside `batch_jobs` only: `facade.py` hands out 
 from batch_jobs.models.files import StoredFile
 from batch_jobs.models.items import BulkAttempt, BulkItem, ItemState
 from batch_jobs.models.jobs import BulkJob, JobKind, JobState, ProgressSample, SummaryPlan
-from batch_jobs.models.old import SummaryItem, SummaryJob
 
 __all__ = [
     "BulkAttempt",
@@ -18,7 +17,5 @@ __all__ = [
     "JobState",
     "ProgressSample",
     "StoredFile",
-    "SummaryItem",
-    "SummaryJob",
     "SummaryPlan",
 ]

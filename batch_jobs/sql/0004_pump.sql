@@ -466,7 +466,7 @@ AS $$
 $$;
 
 -- Nothing of these jobs is claimed for a while; those with a reason are paused until their owner
--- resumes them. A job that a claim or a change holds just now is passed over.
+-- resumes them.
 CREATE FUNCTION batch_jobs_hold_back(
     job_ids uuid[], organization_ids uuid[], waits_s double precision[], reasons text[]
 ) RETURNS SETOF uuid
@@ -479,7 +479,7 @@ AS $$
           JOIN bulk_job j ON j.id = a.job_id AND j.organization_id = a.organization_id
            AND j.state = 'in_progress'
          ORDER BY j.id
-           FOR NO KEY UPDATE OF j SKIP LOCKED
+           FOR NO KEY UPDATE OF j
     )
     UPDATE bulk_job j
        SET retry_at = greatest(j.retry_at, now() + make_interval(secs => held.wait_s)),

@@ -10,7 +10,13 @@ from typing import Any
 
 import structlog
 from celery import Celery
-from celery.signals import beat_init, setup_logging, worker_ready, worker_shutdown
+from celery.signals import (
+    beat_init,
+    setup_logging,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "headrace.settings")
 
@@ -54,10 +60,20 @@ def _say(event: str) -> None:
     sys.stderr.flush()
 
 
+@worker_shutting_down.connect
+def _stop_pump(**_: Any) -> None:
+    """Runs in the signal handler: a turn under way ends soon, which the worker waits for."""
+    from batch_jobs.tasks import stop_pump
+
+    stop_pump()
+
+
 @worker_shutdown.connect
 def _close_gateway(**_: Any) -> None:
+    from batch_jobs.tasks import drain_pump
     from headrace.gateway.batch_port import batch_port
 
+    drain_pump()
     batch_port.close()
 
 

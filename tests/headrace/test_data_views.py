@@ -88,7 +88,7 @@ def test_an_organization_is_deleted_in_two_steps(acme: Tenant) -> None:
     assert dead.status_code == 401
     assert gone.status_code in (401, 403, 404)
     with connections["housekeeper"].cursor() as cursor:
-        for table in ("summary_job", "summary_item", "tenants_membership"):
+        for table in ("bulk_job", "bulk_item", "tenants_membership"):
             cursor.execute(
                 f"SELECT count(*) FROM {table} WHERE organization_id = %s", [acme.organization_id]
             )

@@ -75,7 +75,7 @@ def test_an_export_holds_what_is_the_tenants_and_nothing_else(acme: Company) -> 
     for name, rows in files.items():
         for row in rows:
             assert row.get("organization_id", str(tenant_id)) == str(tenant_id), name
-    for table in ("tenants_audit_log", "billing_usage_event", "billing_ledger_leg", "summary_item"):
+    for table in ("tenants_audit_log", "billing_usage_event", "billing_ledger_leg", "bulk_item"):
         assert f"{table}.jsonl" in files
 
 

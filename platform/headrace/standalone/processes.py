@@ -135,7 +135,7 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
         ),
         ProcessSpec(
             "worker",
-            (*celery, "worker", "--pool", "threads", "--concurrency", "2", "--loglevel", "INFO"),
+            (*celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO"),
             worker,
             LineLogged("event=worker_ready"),
             drain_s + CLOSE_GRACE_S,
