@@ -9,17 +9,15 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from batch_jobs.summaries.extraction_child import HEADER
+from batch_jobs.summaries.children.documents import HEADER
+from batch_jobs.summaries.children.limits import child_command, child_environment
 from batch_jobs.summaries.sources.documents import DocumentUnreadable
 
-_CHILD = Path(__file__).with_name("extraction_child.py")
 _READ_BYTES = 1 << 16
 
 
@@ -83,13 +81,12 @@ class ChildExtractor:
                 "pages_max": limits.pages_max,
             }
         )
-        # By its path, not as a module: nothing of the house is imported.
         self._child = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", str(_CHILD), asked],
+            child_command("documents", asked),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            env=child_environment(),
             bufsize=0,
         )
         for stream in (self._child.stdin, self._child.stdout):

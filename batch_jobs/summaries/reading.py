@@ -82,6 +82,8 @@ def open_input(
         zip_entries_max=settings.SUMMARY_ZIP_ENTRIES_MAX,
         zip_bytes_max=settings.SUMMARY_ZIP_BYTES_MAX,
         zip_ratio_max=settings.SUMMARY_ZIP_RATIO_MAX,
+        child_memory_bytes_max=settings.SUMMARY_EXTRACT_MEMORY_BYTES_MAX,
+        child_cpu_s=settings.SUMMARY_EXTRACT_S,
     )
     return Input(row.filename, stream, limits, extractor, options.id_field, options.text_field)
 

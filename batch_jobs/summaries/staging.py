@@ -27,7 +27,13 @@ _COPY = """
         prompt_tokens, cached_tokens, completion_tokens, charge_pico
     ) FROM STDIN"""
 _UNTOUCHED = (FRESH_AT, 0, 0, 0, 0, 0, 0, 0)
-_TAKEN = "SELECT custom_id FROM bulk_item WHERE job_id = %s AND custom_id = ANY(%s)"
+# By LATERAL, so that each is looked up: without statistics of a job that is being read, a plain
+# ANY is answered by going through all of its items.
+_TAKEN = """
+    SELECT wanted.custom_id FROM unnest(%s::text[]) AS wanted (custom_id)
+     CROSS JOIN LATERAL (
+        SELECT FROM bulk_item i WHERE i.job_id = %s AND i.custom_id = wanted.custom_id LIMIT 1
+     ) AS taken"""
 _TWINS = """
     SELECT wanted.digest, twin.* FROM unnest(%(digests)s::bytea[]) AS wanted (digest)
      CROSS JOIN LATERAL (
@@ -57,7 +63,7 @@ _DELETE = """
 def taken_ids(job: LeasedJob, custom_ids: Sequence[str]) -> set[str]:
     """Those of `custom_ids` that documents of the job have already."""
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        cursor.execute(_TAKEN, [job.job_id, list(custom_ids)])
+        cursor.execute(_TAKEN, [list(custom_ids), job.job_id])
         return {custom_id for (custom_id,) in cursor.fetchall()}
 
 

@@ -30,6 +30,8 @@ LIMITS = InputLimits(
     zip_entries_max=100,
     zip_bytes_max=200 * MIB,
     zip_ratio_max=200,
+    child_memory_bytes_max=512 * MIB,
+    child_cpu_s=10,
 )
 
 
@@ -316,6 +318,23 @@ def test_a_zip_directory_of_many_entries_is_counted_before_it_is_built() -> None
 def test_an_overlong_single_file_fails_as_its_document() -> None:
     assert texts_of(read(b"x" * 1001, "d.txt")) == [("d.txt", "document_too_large")]
     assert texts_of(read(b"x" * 5001, "d.html")) == [("d.html", "document_too_large")]
+
+
+def test_a_parquet_bomb_of_one_long_text_ends_its_reader_only() -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), ["x" * (32 * MIB)])
+    content = parquet({"text": texts}, compression="zstd", store_schema=False)
+    assert len(content) < MIB
+
+    with pytest.raises(InputUnreadable) as raised:
+        read(content, "d.parquet")
+
+    assert raised.value.code == "invalid_parquet"
+
+
+def test_parquet_cells_that_are_no_text_fail_alone() -> None:
+    content = parquet({"id": [1, 2], "text": [["a"], ["b"]]})
+
+    assert texts_of(read(content, "d.parquet")) == [("1", "no_text"), ("2", "no_text")]
 
 
 def test_a_parquet_bomb_is_refused_by_its_footer() -> None:

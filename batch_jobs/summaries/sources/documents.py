@@ -62,7 +62,7 @@ class Extractor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputLimits:
-    """How much one document, and one ZIP file, may hold."""
+    """How much one document, and one input, may hold and take."""
 
     document_bytes_max: int
     raw_bytes_max: int
@@ -71,6 +71,10 @@ class InputLimits:
     zip_entries_max: int
     zip_bytes_max: int
     zip_ratio_max: int
+    child_memory_bytes_max: int
+    """Of the process that reads Parquet."""
+    child_cpu_s: int
+    """For a few rows of it; twice as many by the clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,20 @@
 """Parquet: a column of texts and, if there is one, of ids; batch by batch, never a whole group.
 
-The footer is checked before a row is read. Written by strangers and read by native code: see
-decision 0012 for what bounds that.
+What strangers wrote is read by native code, in a child process under limits: see decision 0012.
+The worker itself never loads it.
 """
 
+import json
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack
+from typing import IO, Any
 
+from batch_jobs.summaries.children.limits import child_command, child_environment
 from batch_jobs.summaries.sources.documents import (
+    ID_CHARS_MAX,
     ID_FIELDS,
     TEXT_FIELDS,
     Cursor,
@@ -18,97 +25,75 @@ from batch_jobs.summaries.sources.documents import (
     name_of,
 )
 
-BATCH_ROWS = 16
-BUFFER_BYTES = 1 << 20
-FOOTER_BYTES_MAX = 32 << 20
-COLUMN_BYTES_MAX = 4 << 30
-"""Of one column in one row group, unpacked."""
-RATIO_MAX = 200
-"""A column may unpack to this many times its size, once it is more than RATIO_FREE_BYTES."""
-RATIO_FREE_BYTES = 64 << 20
+ESCAPE_BYTES = 6
+"""A character of JSON may take so many."""
 
 
 def read(source: Input, cursor: Cursor) -> Iterator[Document]:
     """The documents after `cursor`: {"group", "row", "line"}; raises InputUnreadable."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(
-            source.stream,
-            buffer_size=BUFFER_BYTES,
-            pre_buffer=False,
-            thrift_string_size_limit=FOOTER_BYTES_MAX,
-            thrift_container_size_limit=FOOTER_BYTES_MAX,
-        )
-        text_column, id_column = _columns(source, file.schema_arrow.names)
-        _check_footer(source, file.metadata, text_column)
-        yield from _rows(source, file, text_column, id_column, cursor)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the storage, not the file
-        raise InputUnreadable("invalid_parquet", f"the file is not readable: {error}") from error
-
-
-def _rows(
-    source: Input, file: Any, text_column: str, id_column: str | None, cursor: Cursor
-) -> Iterator[Document]:
     line = cursor.get("line", 0)
-    columns = [text_column] if id_column is None else [text_column, id_column]
-    for group in range(cursor.get("group", 0), file.metadata.num_row_groups):
-        done = cursor.get("row", 0) if group == cursor.get("group", 0) else 0
-        row = 0
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-            if row + batch.num_rows <= done:
-                row += batch.num_rows
-                continue
-            texts = batch.column(text_column)
-            names = None if id_column is None else batch.column(id_column)
-            for index in range(batch.num_rows):
-                row += 1
-                if row <= done:
-                    continue
-                line += 1
-                after = {"group": group, "row": row, "line": line}
-                name = None if names is None else _plain(names[index])
-                text = _plain(texts[index])
-                yield checked(name_of(name), line, after, text, source.limits.document_bytes_max)
+    bytes_max = source.limits.document_bytes_max
+    for group, row, name, text in _rows(source, cursor):
+        line += 1
+        after = {"group": group, "row": row, "line": line}
+        yield checked(name_of(name), line, after, text, bytes_max)
 
 
-def _plain(scalar: Any) -> object:
-    value = scalar.as_py()
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def _rows(source: Input, cursor: Cursor) -> Iterator[list[Any]]:
+    limits = source.limits
+    asked = {
+        "id_fields": [source.id_field] if source.id_field else ID_FIELDS,
+        "id_needed": source.id_field is not None,
+        "text_fields": [source.text_field] if source.text_field else TEXT_FIELDS,
+        "group": cursor.get("group", 0),
+        "row": cursor.get("row", 0),
+        "chars_max": max(limits.document_bytes_max, ID_CHARS_MAX) + 1,
+        "rows_max": limits.documents_max,
+        "memory_bytes_max": limits.child_memory_bytes_max,
+        "cpu_s": limits.child_cpu_s,
+        "wall_s": 2 * limits.child_cpu_s,
+    }
+    with ExitStack() as stack:
+        number = _descriptor(source, stack)
+        child = stack.enter_context(
+            subprocess.Popen(  # noqa: S603 - our own program
+                child_command("rows", f"/proc/self/fd/{number}", json.dumps(asked)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=child_environment(),
+                pass_fds=(number,),
+            )
+        )
+        stack.callback(child.kill)
+        assert child.stdout is not None
+        yield from _told(child.stdout, ESCAPE_BYTES * 2 * asked["chars_max"])
+        if child.wait() != 0:
+            raise InputUnreadable(
+                "invalid_parquet", "reading it took more memory or time than is allowed"
+            )
 
 
-def _columns(source: Input, names: list[str]) -> tuple[str, str | None]:
-    text = _column(names, source.text_field, TEXT_FIELDS)
-    name = _column(names, source.id_field, ID_FIELDS)
-    if text is None:
-        wanted = source.text_field or " or ".join(TEXT_FIELDS)
-        raise InputUnreadable("missing_column", f"no column {wanted}; has {names[:50]}")
-    if name is None and source.id_field is not None:
-        raise InputUnreadable("missing_column", f"no column {source.id_field}; has {names[:50]}")
-    return text, name
+def _told(stdout: IO[bytes], line_bytes_max: int) -> Iterator[list[Any]]:
+    while line := stdout.readline(line_bytes_max):
+        if not line.endswith(b"\n"):
+            return  # it was ended in the middle
+        told = json.loads(line)
+        if isinstance(told, dict):
+            raise InputUnreadable(told["code"], told["message"])
+        yield told
 
 
-def _column(names: list[str], chosen: str | None, usual: tuple[str, ...]) -> str | None:
-    return next((name for name in ((chosen,) if chosen else usual) if name in names), None)
-
-
-def _check_footer(source: Input, footer: Any, text_column: str) -> None:
-    if footer.num_rows > source.limits.documents_max:
-        limit = source.limits.documents_max
-        raise InputUnreadable("too_many_documents", f"more than {limit} rows")
-    for group in range(footer.num_row_groups):
-        rows = footer.row_group(group)
-        for index in range(rows.num_columns):
-            column = rows.column(index)
-            if column.path_in_schema != text_column:
-                continue
-            unpacked, packed = column.total_uncompressed_size, column.total_compressed_size
-            if unpacked > COLUMN_BYTES_MAX or (
-                unpacked > RATIO_FREE_BYTES and unpacked > RATIO_MAX * max(packed, 1)
-            ):
-                raise InputUnreadable(
-                    "parquet_too_large", f"row group {group} unpacks to {unpacked} bytes"
-                )
+def _descriptor(source: Input, stack: ExitStack) -> int:
+    """The number of an open file that a child can open again under /proc."""
+    stream = source.stream
+    try:
+        number = stream.fileno()
+    except OSError:
+        stream = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack's
+        source.stream.seek(0)
+        shutil.copyfileobj(source.stream, stream)
+        number = stream.fileno()
+    # A stream that was in memory until its number was asked for may still hold some of it.
+    stream.flush()
+    return number

@@ -1,20 +1,20 @@
 """The program that parses HTML and PDF of strangers, as a child of `extraction.ChildExtractor`.
 
-Reads documents from its standard input and answers each on its standard output. It sets its own
-limits first, and must import nothing of the house: it is run by its path.
+Reads documents from its standard input and answers each on its standard output.
 """
 
 import io
 import json
 import logging
-import resource
+import signal
 import struct
 import sys
 from typing import Any
 
+from batch_jobs.summaries.children.limits import limit_memory, limit_time
+
 HEADER = struct.Struct("<24sI")
 """Before each document its kind, before each answer a code (`ok` or an error's), and the bytes."""
-OPEN_FILES_MAX = 32
 BLOCKS = """
     address article aside blockquote body caption dd details div dl dt fieldset figcaption figure
     footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol option p pre section summary table title
@@ -105,31 +105,21 @@ def extract(kind: str, content: bytes, limits: dict[str, Any]) -> tuple[str, byt
     return "ok", encoded
 
 
-def _limit_processor(cpu_s: int) -> None:
-    """`cpu_s` more seconds from now; over it, the kernel ends us."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    soft = int(used.ru_utime + used.ru_stime) + cpu_s + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-
-
 def main() -> None:
     """Answers documents until there are no more."""
     limits = json.loads(sys.argv[1])
-    memory = limits["memory_bytes_max"]
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MAX, OPEN_FILES_MAX))
+    limit_memory(limits["memory_bytes_max"])
     logging.disable(logging.CRITICAL)
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr
     while len(header := incoming.read(HEADER.size)) == HEADER.size:
         kind, size_bytes = HEADER.unpack(header)
         content = incoming.read(size_bytes)
-        _limit_processor(limits["cpu_s"])
+        limit_time(limits["cpu_s"], 2 * limits["cpu_s"])
         code, answer = extract(kind.rstrip(b"\0").decode(), content, limits)
         outgoing.write(HEADER.pack(code.encode(), len(answer)) + answer)
         outgoing.flush()
+        signal.alarm(0)
 
 
 if __name__ == "__main__":
