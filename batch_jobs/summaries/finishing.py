@@ -14,6 +14,8 @@ from batch_jobs.events import tell
 from batch_jobs.files.writing import discard_files
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, locked
 from batch_jobs.models import BulkJob, JobState
+from batch_jobs.pages import by_index
+from batch_jobs.summaries.results import ROWS_END
 from batch_jobs.summaries.steering import FORGET
 
 PAGE_ITEMS = 5000
@@ -27,8 +29,10 @@ _OLD = """
          ORDER BY id LIMIT %(jobs_max)s FOR NO KEY UPDATE SKIP LOCKED)"""
 _DELETE_PAGE = """
     WITH page AS (
-        SELECT id FROM bulk_item WHERE organization_id = %(organization)s AND job_id = %(job)s
-         ORDER BY id LIMIT %(items_max)s
+        SELECT id FROM bulk_item
+         WHERE (job_id, id) > (%(job)s, 0) AND (job_id, id) <= (%(job)s, %(end)s)
+           AND organization_id = %(organization)s
+         ORDER BY job_id, id LIMIT %(items_max)s
     ), attempts AS (
         DELETE FROM bulk_attempt WHERE item_id IN (SELECT id FROM page)
     ), gone AS (
@@ -80,10 +84,15 @@ def forget_results(now: datetime) -> bool:
 
 
 def _delete_page(row: BulkJob) -> int:
-    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+    with by_index(), connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         cursor.execute(
             _DELETE_PAGE,
-            {"organization": row.organization_id, "job": row.id, "items_max": PAGE_ITEMS},
+            {
+                "organization": row.organization_id,
+                "job": row.id,
+                "end": ROWS_END,
+                "items_max": PAGE_ITEMS,
+            },
         )
         items, shards = cursor.fetchone()
     # Shards are a job's own: none of its items may be computed any more.

@@ -16,20 +16,27 @@ from batch_jobs.models import BulkItem, BulkJob, StoredFile, SummaryPlan
 from batch_jobs.summaries.jobs import APP_ALIAS, found, of_project
 from tenants.facade import tenant_scope
 
-# Of a document in parts, tokens and charge are those of the whole tree.
+_BY_INDEX = "SET LOCAL enable_sort = off"
+# Of a document in parts, tokens and charge are those of the whole tree. Only an index that begins
+# with the job answers a comparison of rows: the planner must not walk all ids of all jobs instead,
+# nor, before the table has statistics, sort all of the job or read all items for the parts (hence
+# the fence).
 _PAGE = """
     WITH RECURSIVE page AS (
         SELECT * FROM bulk_item
-         WHERE organization_id = %(organization)s AND job_id = %(job)s AND custom_id IS NOT NULL
-           AND id > %(after)s AND (%(until)s::bigint IS NULL OR id <= %(until)s)
+         WHERE (job_id, id) > (%(job)s, %(after)s) AND (job_id, id) <= (%(job)s, %(until)s)
+           AND organization_id = %(organization)s AND custom_id IS NOT NULL
            AND state = ANY (%(states)s)
-         ORDER BY id LIMIT %(rows_max)s
+         ORDER BY job_id, id LIMIT %(rows_max)s
     ), tree AS (
         SELECT id AS root, id, prompt_tokens, cached_tokens, completion_tokens, charge_pico
           FROM page
         UNION ALL
         SELECT t.root, c.id, c.prompt_tokens, c.cached_tokens, c.completion_tokens, c.charge_pico
-          FROM tree t JOIN bulk_item c ON c.parent_id = t.id
+          FROM tree t
+         CROSS JOIN LATERAL (
+            SELECT id, prompt_tokens, cached_tokens, completion_tokens, charge_pico
+              FROM bulk_item WHERE parent_id = t.id OFFSET 0) AS c
     ), sums AS (
         SELECT root, sum(prompt_tokens)::bigint AS prompt, sum(cached_tokens)::bigint AS cached,
                sum(completion_tokens)::bigint AS completion, sum(charge_pico)::bigint AS charge
@@ -43,8 +50,11 @@ _PAGE = """
      ORDER BY p.id"""
 _FIRST_OF_SHARD = """
     SELECT id FROM bulk_item
-     WHERE organization_id = %s AND job_id = %s AND custom_id IS NOT NULL
-     ORDER BY id OFFSET %s LIMIT 1"""
+     WHERE (job_id, id) > (%(job)s, 0) AND (job_id, id) <= (%(job)s, %(until)s)
+       AND organization_id = %(organization)s AND custom_id IS NOT NULL
+     ORDER BY job_id, id OFFSET %(rows)s LIMIT 1"""
+ROWS_END = 2**63 - 1
+"""Behind all rows."""
 DONE = ["done"]
 NOT_DONE = ["failed", "cancelled", "expired"]
 
@@ -66,13 +76,14 @@ def read_results(
         row = _readable(owner, job_id)
         names = _input_names(row)
         with connections[APP_ALIAS].cursor() as cursor:
+            cursor.execute(_BY_INDEX)
             cursor.execute(
                 _PAGE,
                 {
                     "organization": owner.organization_id,
                     "job": job_id,
                     "after": after_row,
-                    "until": until_row,
+                    "until": ROWS_END if until_row is None else until_row,
                     "states": NOT_DONE if failures else [*DONE, *NOT_DONE],
                     "rows_max": settings.RESULTS_PAGE_ROWS,
                 },
@@ -91,8 +102,8 @@ def row_of(owner: Owner, job_id: UUID, custom_id: str) -> int:
     return row
 
 
-def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int | None]:
-    """Behind which row a shard begins, and with which it ends (None: with the last).
+def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int]:
+    """Behind which row a shard begins, and with which it ends.
 
     Raises JobNotFound, also where there is no such shard.
     """
@@ -101,15 +112,23 @@ def shard_rows(owner: Owner, job_id: UUID, shard: int) -> tuple[int, int | None]
         row = _readable(owner, job_id)
         if not 0 <= shard * rows_max < max(row.items_total, 1):
             raise JobNotFound(f"{job_id} has no shard {shard}")
-        bounds: list[int | None] = []
+        cursor.execute(_BY_INDEX)
+        bounds: list[int] = []
         for number in (shard, shard + 1):
-            cursor.execute(_FIRST_OF_SHARD, [owner.organization_id, job_id, number * rows_max])
+            cursor.execute(
+                _FIRST_OF_SHARD,
+                {
+                    "organization": owner.organization_id,
+                    "job": job_id,
+                    "until": ROWS_END,
+                    "rows": number * rows_max,
+                },
+            )
             first = cursor.fetchone()
-            bounds.append(None if first is None else first[0] - 1)
-    before, last = bounds
-    if before is None and shard > 0:
+            bounds.append(ROWS_END if first is None else first[0] - 1)
+    if bounds[0] == ROWS_END and shard > 0:
         raise JobNotFound(f"{job_id} has no shard {shard}")
-    return before or 0, last
+    return bounds[0], bounds[1]
 
 
 def _readable(owner: Owner, job_id: UUID) -> BulkJob:

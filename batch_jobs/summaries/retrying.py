@@ -15,6 +15,8 @@ from django.db.models.functions import Now
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper, job_row, locked
 from batch_jobs.models import JobState
 from batch_jobs.models.items import FRESH_AT
+from batch_jobs.pages import by_index
+from batch_jobs.summaries.results import ROWS_END
 from batch_jobs.waking import wake_pump_later
 
 RETRY = "retry"
@@ -26,8 +28,9 @@ PAGE_ITEMS = 5000
 _PAGE = """
     WITH page AS (
         SELECT id, state, custom_id, source_id, same_as_id FROM bulk_item
-         WHERE organization_id = %(organization)s AND job_id = %(job)s AND id > %(after)s
-         ORDER BY id LIMIT %(items_max)s
+         WHERE (job_id, id) > (%(job)s, %(after)s) AND (job_id, id) <= (%(job)s, %(end)s)
+           AND organization_id = %(organization)s
+         ORDER BY job_id, id LIMIT %(items_max)s
     ), ended AS (
         SELECT p.*, parts.total, parts.missing, o.state AS shared FROM page p
           LEFT JOIN bulk_item o ON o.id = p.same_as_id
@@ -74,13 +77,14 @@ def is_retried(job: LeasedJob) -> bool:
 
 
 def _retry_page(job: LeasedJob) -> bool:
-    with locked(job) as row, connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+    with locked(job) as row, by_index(), connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         cursor.execute(
             _PAGE,
             {
                 "organization": job.organization_id,
                 "job": job.job_id,
                 "after": row.cursor[RETRY],
+                "end": ROWS_END,
                 "items_max": PAGE_ITEMS,
                 "fresh": FRESH_AT,
             },

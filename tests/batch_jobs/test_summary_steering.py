@@ -499,7 +499,7 @@ def test_deleting_results_leaves_the_totals(acme: SummaryTenant) -> None:
     answer(summary_id, "a")
     fail(summary_id, "b")
     tend_now()
-    shards = {one.source_id for one in items_of(summary_id)}
+    shards = {one.source_id for one in items_of(summary_id) if one.source_id}
     deleted = acme.door.delete(f"{SUMMARIES}/{summary_id}")
     at_once_gone = acme.door.get(f"{SUMMARIES}/{summary_id}/results")
     tend_now()
