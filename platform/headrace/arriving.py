@@ -77,7 +77,7 @@ class ArrivingBody:
         if not self._rest:
             self._rest = self._next_part()
             self._place.take(len(self._rest))
-            self.tail = (self.tail + self._rest)[-TAIL_BYTES:]
+            self.tail = (self.tail + self._rest[-TAIL_BYTES:])[-TAIL_BYTES:]
         if size < 0 or size >= len(self._rest):
             part, self._rest = self._rest, b""
         else:

@@ -14,7 +14,7 @@ from django.test import override_settings
 from batch_jobs.contracts import FileInfo, FileMissing, JobStateWrong, Owner
 from batch_jobs.facade import delete_file, read_file
 from batch_jobs.files import reading, storage
-from batch_jobs.files.reading import Span, lock_input, open_file, read_spans
+from batch_jobs.files.reading import Span, lock_input, lock_inputs, open_file, read_spans
 from batch_jobs.files.sweeping import sweep_files
 from batch_jobs.files.writing import discard_files, write_file
 from batch_jobs.models import BulkJob, StoredFile, SummaryPlan
@@ -229,6 +229,17 @@ def test_a_file_is_not_deleted_from_under_a_job_that_is_being_made(owner: Owner)
     for nobody in (Owner(owner.organization_id, other.project_id, owner.key_id), other):
         with tenant_scope(nobody.organization_id), pytest.raises(FileMissing):
             lock_input(nobody, file.file_id)
+
+
+def test_files_of_a_job_are_locked_together_or_not_at_all(owner: Owner) -> None:
+    first, second, staged = written(owner), written(owner), written(owner, purpose="staged")
+    asked = [second.file_id, first.file_id]
+
+    with tenant_scope(owner.organization_id):
+        assert lock_inputs(owner, asked) == [second, first]
+    for nobodys in (uuid4(), staged.file_id):
+        with tenant_scope(owner.organization_id), pytest.raises(FileMissing, match=nobodys.hex):
+            lock_inputs(owner, [*asked, nobodys])
 
 
 def test_a_write_that_fails_leaves_no_row_and_no_file_open(owner: Owner) -> None:
