@@ -16,8 +16,9 @@ from batch_jobs.summaries.splitting import MERGE_SLACK_TOKENS, MergeImpossible, 
 
 TEMPLATE_TOKENS_MAX = 128
 """What a chat template may put around a request, a system message of the model's included."""
-SURELY_LONG_BYTES_PER_TOKEN = 16
-"""A text with more bytes than this a token of the budget is cut without being counted first."""
+LIKELY_LONG_BYTES_PER_TOKEN = 6
+"""A text with more bytes than this a token of the budget is cut without being counted first: that
+counts it, too, and makes one piece of it if it fits after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Fitter:
         unsure = [
             index
             for index, size in enumerate(sizes)
-            if budget < size <= SURELY_LONG_BYTES_PER_TOKEN * budget
+            if budget < size <= LIKELY_LONG_BYTES_PER_TOKEN * budget
         ]
         counts = dict(
             zip(unsure, self._count_tokens([texts[index] for index in unsure]), strict=True)

@@ -141,7 +141,7 @@ def plan_tree(pieces: int, summary_tokens_max: int, budget_tokens: int) -> list[
     Raises MergeImpossible when not even two summaries fit into one merge.
     """
     fan_in = budget_tokens // (summary_tokens_max + MERGE_SLACK_TOKENS)
-    if fan_in < 2:
+    if pieces > 1 and fan_in < 2:
         raise MergeImpossible(
             f"summaries of {summary_tokens_max} tokens cannot be merged in {budget_tokens}"
         )

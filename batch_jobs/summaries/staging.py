@@ -17,6 +17,7 @@ from batch_jobs.job_files import STAGED, stage_file
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob
 from batch_jobs.models import ItemState, StoredFile
 from batch_jobs.models.items import FRESH_AT
+from batch_jobs.pages import by_index
 from batch_jobs.summaries.drafting import Row, Twin
 
 _COPY = """
@@ -53,11 +54,14 @@ _COUNT_COPIES = """
 _DELETE = """
     WITH gone AS (
         DELETE FROM bulk_item WHERE id IN (
-            SELECT id FROM bulk_item WHERE organization_id = %s AND job_id = %s
-             ORDER BY id LIMIT %s)
+            SELECT id FROM bulk_item
+             WHERE (job_id, id) > (%(job)s, 0) AND (job_id, id) <= (%(job)s, %(end)s)
+               AND organization_id = %(organization)s
+             ORDER BY job_id, id LIMIT %(items_max)s)
         RETURNING source_id)
     SELECT count(*), coalesce(array_agg(DISTINCT source_id)
                               FILTER (WHERE source_id IS NOT NULL), '{}') FROM gone"""
+_IDS_END = 2**63 - 1
 
 
 def taken_ids(job: LeasedJob, custom_ids: Sequence[str]) -> set[str]:
@@ -153,8 +157,14 @@ def count_copies(job: LeasedJob, copies: Mapping[int, int]) -> None:
 
 def delete_items(job: LeasedJob, items_max: int) -> int:
     """Deletes a page of the items of a job that will not run, and their shards; how many."""
-    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        cursor.execute(_DELETE, [job.organization_id, job.job_id, items_max])
+    asked = {
+        "organization": job.organization_id,
+        "job": job.job_id,
+        "end": _IDS_END,
+        "items_max": items_max,
+    }
+    with by_index(), connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(_DELETE, asked)
         deleted, shard_ids = cursor.fetchone()
     discard_files(job.organization_id, shard_ids)
     return int(deleted)

@@ -262,6 +262,18 @@ def test_a_document_longer_than_the_context_becomes_a_tree_that_reaches_all_of_i
         assert acme.read(job_id).job.items_total == 2
 
 
+def test_a_document_of_many_bytes_and_few_tokens_is_computed_whole(queue: None) -> None:
+    with counting(300):
+        job_id = make_submitter("acme").ingested(
+            ("a.txt", b"xxxxxxxxx " * 90), ("b.txt", b"word " * 90), tokens_max=40
+        )
+
+    assert [(item.state, item.source_bytes) for item in items_of(job_id)] == [
+        ("queued", 900),
+        ("queued", 450),
+    ]
+
+
 def test_a_document_that_cannot_be_merged_fails_alone(queue: None) -> None:
     with counting(250):
         acme = make_submitter("acme")

@@ -92,3 +92,7 @@ def test_every_merge_of_a_tree_fits_and_reaches_every_piece(
     for level in levels:
         assert max(level) * (summary_tokens + MERGE_SLACK_TOKENS) <= budget
         assert max(level) - min(level) <= 1
+
+
+def test_a_single_piece_needs_no_tree() -> None:
+    assert plan_tree(1, 800, 100) == []
