@@ -6,6 +6,7 @@ and is the job's only once that commits: until then it expires by itself.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connections
@@ -157,7 +158,7 @@ def count_copies(job: LeasedJob, copies: Mapping[int, int]) -> None:
 
 def delete_items(job: LeasedJob, items_max: int) -> int:
     """Deletes a page of the items of a job that will not run, and their shards; how many."""
-    asked = {
+    asked: dict[str, Any] = {
         "organization": job.organization_id,
         "job": job.job_id,
         "end": _IDS_END,
