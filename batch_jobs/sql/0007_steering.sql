@@ -2,8 +2,8 @@
 -- Run once by migration 0007: a change is a new file in a new migration.
 
 GRANT UPDATE (
-        cursor, tended_until, completed_at, expired_at, cancelled_at, finalizing_at, expires_at,
-        results_deleted_at
+        key_id, cursor, tended_until, completed_at, expired_at, cancelled_at, finalizing_at,
+        expires_at, results_deleted_at
     ) ON bulk_job TO headrace_app;
 GRANT UPDATE (warned_at) ON bulk_summary_plan TO headrace_app;
 
@@ -13,8 +13,8 @@ CREATE INDEX bulk_job_results_kept ON bulk_job (id)
    AND state IN ('completed', 'failed', 'expired', 'cancelled');
 
 -- Sends up to `documents_max` whole documents of a job to the front of its queue, parts of none;
--- returns their items. Of the tenant whose scope is open.
-CREATE FUNCTION batch_jobs_preview(of_job uuid, documents_max integer) RETURNS bigint[]
+-- returns how many. Of the tenant whose scope is open.
+CREATE FUNCTION batch_jobs_preview(of_job uuid, documents_max integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $$
     WITH first AS (
@@ -30,7 +30,7 @@ AS $$
           FROM first WHERE i.id = first.id
         RETURNING i.id
     )
-    SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM moved
+    SELECT count(*) FROM moved
 $$;
 
 ALTER FUNCTION batch_jobs_preview OWNER TO headrace_definer;

@@ -33,8 +33,6 @@ from batch_jobs.waking import wake_pump_later, wake_tending_later
 from tenants.facade import tenant_scope
 
 PREVIEW_DOCUMENTS = 3
-PREVIEW = "preview"
-"""In the cursor of a job: the items of its preview."""
 FORGET = "forget"
 """In the cursor of a job: its items are to be deleted."""
 BY_OWNER = "owner"
@@ -64,7 +62,6 @@ def start_summary(owner: Owner, job_id: UUID) -> SummaryInfo:
             state=JobState.IN_PROGRESS,
             in_progress_at=Coalesce("in_progress_at", Now()),
             claims_left=None,
-            cursor={},
             retry_at=Now(),
         )
         wake_pump_later(APP_ALIAS)
@@ -84,10 +81,10 @@ def preview_summary(owner: Owner, job_id: UUID) -> SummaryInfo:
         )
         with connections[APP_ALIAS].cursor() as cursor:
             cursor.execute("SELECT batch_jobs_preview(%s, %s)", [job_id, PREVIEW_DOCUMENTS])
-            items: list[int] = cursor.fetchone()[0]
-        if not items:
+            documents: int = cursor.fetchone()[0]
+        if not documents:
             raise JobStateWrong("None of this job's documents is short enough for a preview.")
-        of_project(owner).filter(id=job_id).update(claims_left=len(items), cursor={PREVIEW: items})
+        of_project(owner).filter(id=job_id).update(claims_left=documents)
         wake_pump_later(APP_ALIAS)
         return _info(owner, job_id)
 
@@ -113,7 +110,9 @@ def resume_summary(owner: Owner, job_id: UUID) -> SummaryInfo:
     with _steered(owner, job_id) as row:
         if row.state == JobState.PAUSED and not _is_below_budget(row):
             raise JobStateWrong("This job's budget is used up; raise it with PATCH.")
-        _change(*(owner, job_id, "resumed", Q(state=JobState.PAUSED)), **_going_on(row))
+        # On behalf of who resumes it: the key that made it may be what it was paused for.
+        changes = _going_on(row) | {"key_id": owner.key_id}
+        _change(*(owner, job_id, "resumed", Q(state=JobState.PAUSED)), **changes)
         _wake()
         return _info(owner, job_id)
 
@@ -146,6 +145,7 @@ def retry_summary(owner: Owner, job_id: UUID) -> SummaryInfo:
         _change(
             *(owner, job_id, "retried", can),
             state=JobState.VALIDATING,
+            key_id=owner.key_id,
             cursor={RETRY: 0},
             tended_until=None,
             claims_left=None,
@@ -230,7 +230,7 @@ def _going_on(row: BulkJob) -> dict[str, Any]:
 
     The row must be locked: whoever ends the last document locks it too.
     """
-    resumed = {"pause_reason": "", "retry_at": Now()}
+    resumed = {"pause_reason": "", "retry_at": Now(), "cursor": {}}
     all_known = row.items_total == row.items_completed + row.items_failed
     living = BulkItem.objects.filter(job_id=row.id, state__in=LIVING_ITEMS)
     # Parts may still run of documents that have failed. The rows are only asked where it matters.

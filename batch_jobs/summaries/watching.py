@@ -1,4 +1,4 @@
-"""What running summarisation jobs need beside their pump: the end of a preview, and a warning.
+"""What unfinished summarisation jobs need beside their pump: the end of a preview, and telling.
 
 Called by tending at the start of each round, for all jobs at once; each takes its own transaction,
 and does nothing twice however many workers tend.
@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from batch_jobs.events import tell
@@ -17,19 +17,19 @@ from batch_jobs.models import BulkItem, BulkJob, ItemState, JobKind, JobState, P
 from batch_jobs.models import SummaryPlan as Plan
 from batch_jobs.summaries.jobs import course_of, sample_of
 from batch_jobs.summaries.progress import is_at_risk, progress_of, window_start
-from batch_jobs.summaries.steering import LIVING_ITEMS, PREVIEW, UNFINISHED
-from batch_jobs.waking import wake_pump_later
+from batch_jobs.summaries.steering import BY_OWNER, UNFINISHED
 
-_TO_THE_FRONT = """
-    UPDATE bulk_item SET retry_at = '1999-01-01 00:00:00+00'
-     WHERE organization_id = %s AND job_id = %s AND id = ANY (%s) AND state = 'queued'
-       AND retry_at <= %s"""
+TOLD = "told_paused"
+"""In the cursor of a paused job: its owner knows. Resuming it empties the cursor."""
 
 
 def watch(now: datetime) -> None:
-    """Ends previews whose documents have ended, and warns of deadlines that are at risk."""
+    """Ends previews whose documents have ended; tells of jobs that were paused, but not by their
+    owner, and of deadlines that are at risk."""
     for job_id in _previewed():
-        _end_preview(job_id, now)
+        _end_preview(job_id)
+    for job_id in _to_tell():
+        _tell_paused(job_id, now)
     for job_id in _to_warn():
         _warn(job_id, now)
 
@@ -43,6 +43,12 @@ def _previewed() -> list[UUID]:
     return list(jobs.values_list("id", flat=True)[: settings.SUMMARY_WATCHED_MAX])
 
 
+def _to_tell() -> list[UUID]:
+    jobs = _jobs().filter(state=JobState.PAUSED).exclude(pause_reason__in=["", BY_OWNER])
+    untold = jobs.exclude(cursor__has_key=TOLD)
+    return list(untold.values_list("id", flat=True)[: settings.SUMMARY_WATCHED_MAX])
+
+
 def _to_warn() -> list[UUID]:
     jobs = _jobs().filter(
         state__in=UNFINISHED, deadline_at__isnull=False, plan__warned_at__isnull=True
@@ -53,27 +59,32 @@ def _to_warn() -> list[UUID]:
     )
 
 
-def _end_preview(job_id: UUID, now: datetime) -> None:
+def _end_preview(job_id: UUID) -> None:
     with transaction.atomic(using=HOUSEKEEPER_ALIAS):
         jobs = _jobs().filter(id=job_id, state=JobState.IN_PROGRESS, claims_left=0)
         row = jobs.select_for_update(no_key=True, skip_locked=True).first()
         if row is None:
             return
-        items = row.cursor.get(PREVIEW, [])
-        living = BulkItem.objects.using(HOUSEKEEPER_ALIAS).filter(
-            organization_id=row.organization_id, job_id=row.id, id__in=items, state__in=LIVING_ITEMS
+        under_way = BulkItem.objects.using(HOUSEKEEPER_ALIAS).filter(
+            organization_id=row.organization_id,
+            job_id=row.id,
+            state__in=[ItemState.LEASED, ItemState.ANSWERED],
         )
-        states = set(living.values_list("state", flat=True))
-        if not states:
-            row.state, row.claims_left, row.cursor = JobState.READY, None, {}
-            row.save(update_fields=["state", "claims_left", "cursor"])
-        elif states == {ItemState.QUEUED}:
-            # Taken and given back: nobody could compute them. They are claimed once more.
-            with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-                cursor.execute(_TO_THE_FRONT, [row.organization_id, row.id, items, now])
-                row.claims_left = cursor.rowcount
-            row.save(update_fields=["claims_left"])
-            wake_pump_later(HOUSEKEEPER_ALIAS)
+        # One that is given back gives its claim back too: then there are claims left again.
+        if not under_way.exists():
+            row.state, row.claims_left = JobState.READY, None
+            row.save(update_fields=["state", "claims_left"])
+
+
+def _tell_paused(job_id: UUID, now: datetime) -> None:
+    with transaction.atomic(using=HOUSEKEEPER_ALIAS):
+        jobs = _jobs().filter(id=job_id, state=JobState.PAUSED).exclude(cursor__has_key=TOLD)
+        row = jobs.select_for_update(no_key=True, skip_locked=True).first()
+        if row is None:
+            return
+        row.cursor = {TOLD: True}
+        row.save(update_fields=["cursor"])
+        tell(row, "paused", now)
 
 
 def _warn(job_id: UUID, now: datetime) -> None:

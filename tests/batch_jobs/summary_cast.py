@@ -1,12 +1,12 @@
 """The cast of summarisation jobs: a tenant at the public door, and a pump by hand.
 
-Documents are read by tending itself; what the pump would write down of an answer is written here,
-with its rules for long documents and for those that are alike.
+Documents are read by tending itself. Which item ends next, and how, a test says; it is written down
+by the pump's own lists.
 """
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,10 +14,13 @@ from uuid import UUID
 
 import httpx
 from django.db import connections
+from uuid_utils.compat import uuid7
 
 from batch_jobs import facade
 from batch_jobs.contracts import Owner
 from batch_jobs.models import BulkItem, BulkJob
+from batch_jobs.pump.claiming import ClaimedItem, claim
+from batch_jobs.pump.transitions import Answered, Ended, end_items, store_answers
 from batch_jobs.tending import tend
 from tests.batch_jobs.batch_cast import MODEL, jsonl
 from tests.batch_jobs.cast import Tenant, make_tenant
@@ -165,16 +168,56 @@ def make_tree(summary_id: str, custom_id: str, parts: int) -> list[int]:
     return ids
 
 
-def lease(item_id: int) -> None:
+def lease(item_id: int) -> ClaimedItem:
     """A worker has the item, for a minute."""
+    request_id = uuid7()
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
             "UPDATE bulk_item SET state = 'leased', lease_token = lease_token + 1,"
             " attempts = attempts + 1, lease_expires_at = now() + interval '1 minute',"
-            " request_id = gen_random_uuid() WHERE id = %s AND state = 'queued'",
-            [item_id],
+            " request_id = %s WHERE id = %s AND state = 'queued' RETURNING organization_id",
+            [request_id, item_id],
         )
-        assert cursor.rowcount == 1
+        (organization_id,) = cursor.fetchone()
+        cursor.execute(
+            "INSERT INTO bulk_attempt (request_id, organization_id, item_id) VALUES (%s, %s, %s)",
+            [request_id, organization_id, item_id],
+        )
+    return held(item_id)
+
+
+def held(item_id: int) -> ClaimedItem:
+    """An item under lease, as its pump knows it."""
+    item = BulkItem.objects.using("housekeeper").get(id=item_id)
+    job = BulkJob.objects.using("housekeeper").get(id=item.job_id)
+    assert item.request_id is not None
+    return ClaimedItem(
+        item_id=item.id,
+        lease_token=item.lease_token,
+        state=item.state,
+        attempts=item.attempts,
+        request_id=item.request_id,
+        custom_id=item.custom_id,
+        line=item.line,
+        source_id=item.source_id,
+        source_offset=item.source_offset,
+        source_bytes=item.source_bytes,
+        parent_id=item.parent_id,
+        parts=item.source_id is None,
+        bound_pico=item.bound_pico,
+        kind=job.kind,
+        endpoint=job.endpoint,
+        job_id=job.id,
+        organization_id=job.organization_id,
+        project_id=job.project_id,
+        key_id=job.key_id,
+        job_created_at=job.created_at,
+    )
+
+
+def take(seats: int = 100) -> list[ClaimedItem]:
+    """What a pump gets of all that there is to do."""
+    return claim(seats, 60, 100)
 
 
 def answer(summary_id: str, *custom_ids: str) -> None:
@@ -185,36 +228,9 @@ def answer(summary_id: str, *custom_ids: str) -> None:
 
 def answer_item(item_id: int, text: str) -> None:
     """Writes down an item's answer and charge."""
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute(
-            "UPDATE bulk_item SET state = 'done', answer = %s, prompt_tokens = %s,"
-            " cached_tokens = %s, completion_tokens = %s, charge_pico = %s, ended_at = now(),"
-            " lease_expires_at = NULL, request_id = coalesce(request_id, gen_random_uuid())"
-            " WHERE id = %s AND state IN ('queued', 'leased')"
-            " RETURNING job_id, parent_id, custom_id IS NOT NULL",
-            [text, PROMPT, CACHED, COMPLETION, CHARGE_PICO, item_id],
-        )
-        job_id, parent_id, is_whole = cursor.fetchone()
-        cursor.execute(
-            "UPDATE bulk_item SET state = 'done', ended_at = now()"
-            " WHERE same_as_id = %s AND state = 'waiting'",
-            [item_id],
-        )
-        ended = cursor.rowcount + is_whole
-        cursor.execute(
-            "UPDATE bulk_item SET parts_left = parts_left - 1,"
-            " state = CASE parts_left WHEN 1 THEN 'queued' ELSE state END"
-            " WHERE id = %s AND state = 'waiting'",
-            [parent_id],
-        )
-        cursor.execute(
-            "UPDATE bulk_job SET items_completed = items_completed + %s,"
-            " prompt_tokens = prompt_tokens + %s, cached_tokens = cached_tokens + %s,"
-            " completion_tokens = completion_tokens + %s, charge_pico = charge_pico + %s"
-            " WHERE id = %s",
-            [ended, PROMPT, CACHED, COMPLETION, CHARGE_PICO, job_id],
-        )
-    _finalize_if_over(job_id)
+    item = _leased(item_id)
+    assert store_answers([Answered(item, text, PROMPT, CACHED, COMPLETION)]) == {item_id}
+    end_items([Ended(item, CHARGE_PICO)])
 
 
 def fail(summary_id: str, *custom_ids: str) -> None:
@@ -224,28 +240,8 @@ def fail(summary_id: str, *custom_ids: str) -> None:
 
 
 def fail_item(item_id: int) -> None:
-    """Writes down an item's failure: it takes its whole document along, and those like it."""
-    failed = "error_code = 'too_odd', error_message = 'it is too odd', ended_at = now()"
-    with connections["housekeeper"].cursor() as cursor:
-        ancestors = list(_with_ancestors(item_id))
-        cursor.execute(
-            f"UPDATE bulk_item SET state = 'failed', {failed}, lease_expires_at = NULL"
-            " WHERE id = ANY (%s) OR same_as_id = ANY (%s) AND state = 'waiting'"
-            " RETURNING custom_id",
-            [ancestors, ancestors],
-        )
-        documents = sum(custom_id is not None for (custom_id,) in cursor.fetchall())
-        cursor.execute(
-            f"UPDATE bulk_item SET state = 'cancelled', {failed}"
-            " WHERE parent_id = ANY (%s) AND state IN ('waiting', 'queued') RETURNING job_id",
-            [ancestors],
-        )
-        job_id = BulkItem.objects.using("housekeeper").get(id=item_id).job_id
-        cursor.execute(
-            "UPDATE bulk_job SET items_failed = items_failed + %s WHERE id = %s",
-            [documents, job_id],
-        )
-    _finalize_if_over(job_id)
+    """Writes down an item's failure."""
+    end_items([Ended(_leased(item_id), 0, 400, "too_odd", "it is too odd")])
 
 
 def told_of(summary_id: str) -> list[str]:
@@ -258,20 +254,9 @@ def told_of(summary_id: str) -> list[str]:
         return [kind for (kind,) in cursor.fetchall()]
 
 
-def _with_ancestors(item_id: int | None) -> Iterator[int]:
-    while item_id is not None:
-        yield item_id
-        item_id = BulkItem.objects.using("housekeeper").get(id=item_id).parent_id
-
-
-def _finalize_if_over(job_id: UUID) -> None:
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute(
-            "UPDATE bulk_job SET state = 'finalizing', finalizing_at = now()"
-            " WHERE id = %s AND state = 'in_progress' AND NOT EXISTS (SELECT FROM bulk_item"
-            " WHERE job_id = %s AND state IN ('waiting', 'queued', 'leased', 'answered'))",
-            [job_id, job_id],
-        )
+def _leased(item_id: int) -> ClaimedItem:
+    item = BulkItem.objects.using("housekeeper").get(id=item_id)
+    return held(item_id) if item.state == "leased" else lease(item_id)
 
 
 def _uuid(summary_id: str) -> UUID:
