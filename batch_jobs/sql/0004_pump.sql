@@ -3,8 +3,12 @@
 --
 -- Each item comes with its tenant and its fencing number; one that does not match is passed over.
 -- Whoever waits for rows locks items by ascending id, then jobs by ascending id; the claim waits for
--- nobody. Tables grow from nothing to millions of rows while a session keeps its plans, so these
--- functions allow none but those that go by index.
+-- nobody.
+--
+-- Tables grow from nothing to millions of rows while a session keeps its plans. So these functions
+-- are planned once, and by settings and spelling only in the way that is right for millions: sorts
+-- are off, so that ORDER BY names the index to read (of a job's items, the queue and not all); what
+-- is to be read first is materialized; and a state that must not choose an index is a variable.
 
 -- Dead entries of the queue's index are what a claim has to pass by.
 ALTER TABLE bulk_item SET (
@@ -34,33 +38,39 @@ RETURNS TABLE (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     seats CONSTANT integer := cardinality(new_request_ids);
+    run_out_max CONSTANT integer := 1000;
+    queued CONSTANT text := 'queued';
+    leased CONSTANT text := 'leased';
     drawn uuid[];
     bounded uuid[];
     lapsed bigint[];
 BEGIN
     -- Nobody has these any more. What cannot be computed now is queued, for whoever ends its job.
-    WITH lost AS (
-        SELECT i.id FROM bulk_item i JOIN bulk_job j ON j.id = i.job_id
-         WHERE i.state IN ('leased', 'answered') AND i.lease_expires_at <= now()
-           AND i.state = 'leased' AND j.state <> 'in_progress'
-         ORDER BY i.lease_expires_at LIMIT seats
+    WITH run_out AS MATERIALIZED (
+        SELECT id, job_id, state FROM bulk_item
+         WHERE state IN ('leased', 'answered') AND lease_expires_at <= now()
+         ORDER BY lease_expires_at LIMIT run_out_max
+    ), chosen AS MATERIALIZED (
+        SELECT r.id, r.state = 'answered' OR j.state = 'in_progress' AS is_claimed
+          FROM run_out r JOIN bulk_job j ON j.id = r.job_id
+         WHERE r.state = 'answered' OR j.state <> 'in_progress' OR j.retry_at <= now()
+         LIMIT seats
+    ), locked AS MATERIALIZED (
+        SELECT i.id, chosen.is_claimed FROM chosen JOIN bulk_item i ON i.id = chosen.id
+         WHERE i.state <> queued AND i.lease_expires_at <= now()
            FOR NO KEY UPDATE OF i SKIP LOCKED
+    ), lost AS (
+        UPDATE bulk_item i
+           SET state = 'queued', lease_token = i.lease_token + 1, lease_expires_at = NULL,
+               retry_at = now()
+          FROM locked WHERE i.id = locked.id AND NOT locked.is_claimed AND i.state = leased
     )
-    UPDATE bulk_item i
-       SET state = 'queued', lease_token = i.lease_token + 1, lease_expires_at = NULL,
-           retry_at = now()
-      FROM lost WHERE i.id = lost.id;
-    SELECT array_agg(id) INTO lapsed FROM (
-        SELECT i.id FROM bulk_item i JOIN bulk_job j ON j.id = i.job_id
-         WHERE i.state IN ('leased', 'answered') AND i.lease_expires_at <= now()
-           AND (i.state = 'answered' OR (j.state = 'in_progress' AND j.retry_at <= now()))
-         ORDER BY i.lease_expires_at LIMIT seats
-           FOR NO KEY UPDATE OF i SKIP LOCKED
-    ) AS locked;
+    SELECT array_agg(locked.id) INTO lapsed FROM locked WHERE locked.is_claimed;
 
     SELECT array_agg(id) INTO drawn FROM (
         SELECT id FROM (
@@ -69,8 +79,9 @@ BEGIN
              WHERE j.state = 'in_progress' AND j.retry_at <= now()
                AND (j.claims_left IS NULL OR j.claims_left > 0)
                AND (j.expires_at IS NULL OR j.expires_at > now())
-               AND EXISTS (SELECT FROM bulk_item i
-                            WHERE i.job_id = j.id AND i.state = 'queued' AND i.retry_at <= now())
+               AND (SELECT true FROM bulk_item i
+                     WHERE i.job_id = j.id AND i.state = 'queued' AND i.retry_at <= now()
+                     ORDER BY i.job_id, i.retry_at, i.place, i.id LIMIT 1)
         ) AS running
         ORDER BY turn, random() LIMIT jobs_max
     ) AS lot;
@@ -85,9 +96,11 @@ BEGIN
     WITH job AS MATERIALIZED (
         SELECT j.id, j.organization_id, coalesce(least(j.claims_left, seats), seats) AS seats_max,
                CASE WHEN j.budget_pico IS NOT NULL THEN j.budget_pico - j.charge_pico - (
-                   SELECT coalesce(sum(i.bound_pico), 0) FROM bulk_item i
-                    WHERE i.job_id = j.id AND i.state IN ('leased', 'answered')
-                      AND i.lease_expires_at > '-infinity') END AS budget_left_pico
+                   SELECT coalesce(sum(i.bound_pico), 0)
+                     FROM (SELECT bound_pico FROM bulk_item
+                            WHERE job_id = j.id AND state IN ('leased', 'answered')
+                              AND lease_expires_at > '-infinity'
+                            ORDER BY lease_expires_at LIMIT ALL OFFSET 0) AS i) END AS budget_left_pico
           FROM bulk_job j
          WHERE j.id = ANY (drawn)
            AND (j.id = ANY (bounded) OR (j.budget_pico IS NULL AND j.claims_left IS NULL))
@@ -159,11 +172,10 @@ BEGIN
           FROM job
          WHERE j.id = job.id AND job.budget_left_pico IS NOT NULL
            AND NOT EXISTS (SELECT FROM looked_at WHERE looked_at.job_id = job.id)
-           AND NOT EXISTS (SELECT FROM bulk_item i
-                            WHERE i.job_id = job.id AND i.state IN ('leased', 'answered')
-                              AND i.lease_expires_at > '-infinity')
-           AND EXISTS (SELECT FROM bulk_item i
-                        WHERE i.job_id = job.id AND i.state = 'queued' AND i.retry_at <= now())
+           AND (SELECT true FROM bulk_item i
+                 WHERE i.job_id = job.id AND i.state IN ('leased', 'answered')
+                   AND i.lease_expires_at > '-infinity'
+                 ORDER BY i.lease_expires_at LIMIT 1) IS NULL
     )
     SELECT c.id, c.lease_token, c.state::text, c.attempts::int, c.request_id, c.custom_id::text,
            c.line, c.source_id, c.source_offset, c.source_bytes, c.parent_id,
@@ -180,17 +192,22 @@ CREATE FUNCTION batch_jobs_store_answers(
     item_ids bigint[], organization_ids uuid[], lease_tokens bigint[], answers text[],
     prompts integer[], cacheds integer[], completions integer[]
 ) RETURNS SETOF bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    leased CONSTANT text := 'leased';
+BEGIN
+    RETURN QUERY
     WITH held AS MATERIALIZED (
         SELECT i.id, a.answer, a.prompt, a.cached, a.completion
           FROM unnest(item_ids, organization_ids, lease_tokens, answers, prompts, cacheds,
                       completions)
                AS a (item_id, organization_id, lease_token, answer, prompt, cached, completion)
           JOIN bulk_item i ON i.id = a.item_id AND i.organization_id = a.organization_id
-           AND i.lease_token = a.lease_token AND i.state = 'leased'
+           AND i.lease_token = a.lease_token AND i.state = leased
          ORDER BY i.id
            FOR NO KEY UPDATE OF i
     )
@@ -199,21 +216,25 @@ AS $$
            prompt_tokens = held.prompt, cached_tokens = held.cached,
            completion_tokens = held.completion
       FROM held WHERE i.id = held.id
-    RETURNING i.id
+    RETURNING i.id;
+END
 $$;
 
 -- A job in progress of whose items none is left to come is finalized.
 CREATE FUNCTION batch_jobs_finalize_ended(job_ids uuid[]) RETURNS SETOF uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
     UPDATE bulk_job j SET state = 'finalizing', finalizing_at = now()
      WHERE j.id = ANY (job_ids) AND j.state = 'in_progress'
        AND j.items_completed + j.items_failed >= j.items_total
-       AND NOT EXISTS (SELECT FROM bulk_item i WHERE i.job_id = j.id AND i.state = 'queued')
-       AND NOT EXISTS (SELECT FROM bulk_item i
-                        WHERE i.job_id = j.id AND i.state IN ('leased', 'answered')
-                          AND i.lease_expires_at > '-infinity')
+       AND (SELECT true FROM bulk_item i
+             WHERE i.job_id = j.id AND i.state = 'queued'
+             ORDER BY i.job_id, i.retry_at, i.place, i.id LIMIT 1) IS NULL
+       AND (SELECT true FROM bulk_item i
+             WHERE i.job_id = j.id AND i.state IN ('leased', 'answered')
+               AND i.lease_expires_at > '-infinity'
+             ORDER BY i.lease_expires_at LIMIT 1) IS NULL
     RETURNING j.id
 $$;
 
@@ -228,6 +249,7 @@ CREATE FUNCTION batch_jobs_end_items(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -394,19 +416,21 @@ CREATE FUNCTION batch_jobs_return_items(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    leased CONSTANT text := 'leased';
     returned bigint[];
     jobs uuid[];
 BEGIN
     WITH held AS MATERIALIZED (
         SELECT i.id, i.request_id, a.wait_s, a.counted, a.forgotten,
-               EXISTS (SELECT FROM bulk_item p
-                        WHERE p.id = i.parent_id AND p.state <> 'waiting') AS is_unwanted
+               coalesce((SELECT p.state <> 'waiting' FROM bulk_item p
+                          WHERE p.id = i.parent_id), false) AS is_unwanted
           FROM unnest(item_ids, organization_ids, lease_tokens, waits_s, counts, forgets)
                AS a (item_id, organization_id, lease_token, wait_s, counted, forgotten)
           JOIN bulk_item i ON i.id = a.item_id AND i.organization_id = a.organization_id
-           AND i.lease_token = a.lease_token AND i.state = 'leased'
+           AND i.lease_token = a.lease_token AND i.state = leased
          ORDER BY i.id
            FOR NO KEY UPDATE OF i
     ), forgotten AS (
@@ -442,27 +466,34 @@ $$;
 CREATE FUNCTION batch_jobs_renew_items(
     item_ids bigint[], organization_ids uuid[], lease_tokens bigint[], lease_s integer
 ) RETURNS SETOF bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    held_states CONSTANT text[] := ARRAY['leased', 'answered'];
+BEGIN
+    RETURN QUERY
     WITH held AS MATERIALIZED (
-        SELECT i.id
+        SELECT i.id, i.job_id, i.parent_id, i.state
           FROM unnest(item_ids, organization_ids, lease_tokens)
                AS a (item_id, organization_id, lease_token)
           JOIN bulk_item i ON i.id = a.item_id AND i.organization_id = a.organization_id
-           AND i.lease_token = a.lease_token AND i.state IN ('leased', 'answered')
-          JOIN bulk_job j ON j.id = i.job_id
-          LEFT JOIN bulk_item p ON p.id = i.parent_id
-         WHERE i.state = 'answered'
-            OR (j.cancelling_at IS NULL AND j.expired_at IS NULL
-                AND coalesce(p.state = 'waiting', true))
+           AND i.lease_token = a.lease_token AND i.state = ANY (held_states)
          ORDER BY i.id
            FOR NO KEY UPDATE OF i
+    ), wanted AS MATERIALIZED (
+        SELECT held.id FROM held JOIN bulk_job j ON j.id = held.job_id
+         WHERE held.state = 'answered'
+            OR (j.cancelling_at IS NULL AND j.expired_at IS NULL
+                AND coalesce((SELECT p.state = 'waiting' FROM bulk_item p
+                               WHERE p.id = held.parent_id), true))
     )
     UPDATE bulk_item i SET lease_expires_at = now() + make_interval(secs => lease_s)
-      FROM held WHERE i.id = held.id
-    RETURNING i.id
+      FROM wanted WHERE i.id = wanted.id
+    RETURNING i.id;
+END
 $$;
 
 -- Nothing of these jobs is claimed for a while; those with a reason are paused until their owner
@@ -497,6 +528,7 @@ CREATE FUNCTION batch_jobs_forfeit_items(lost_request_ids uuid[]) RETURNS SETOF 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN QUERY
