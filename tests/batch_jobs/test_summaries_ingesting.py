@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections
 
+from batch_jobs.facade import INVARIANTS
 from batch_jobs.job_leases import LeaseLost
 from batch_jobs.models import BulkItem, BulkJob, StoredFile
 from batch_jobs.summaries import staging
@@ -76,9 +77,17 @@ def answer_all(job_id: UUID) -> None:
             [job_id],
         )
         cursor.execute(
-            "UPDATE bulk_job SET state = 'completed', items_completed = items_total - items_failed,"
-            " completion_tokens = 4, completed_at = now() WHERE id = %s",
+            "INSERT INTO bulk_attempt (request_id, organization_id, item_id)"
+            " SELECT request_id, organization_id, id FROM bulk_item WHERE job_id = %s",
             [job_id],
+        )
+        cursor.execute(
+            "UPDATE bulk_job j SET state = 'completed', completed_at = now(),"
+            " items_completed = i.done, prompt_tokens = i.prompt, completion_tokens = i.completion"
+            " FROM (SELECT count(*) AS done, sum(prompt_tokens) AS prompt,"
+            "              sum(completion_tokens) AS completion"
+            "         FROM bulk_item WHERE job_id = %s AND state = 'done') AS i WHERE j.id = %s",
+            [job_id, job_id],
         )
 
 
@@ -296,6 +305,20 @@ def test_every_item_is_bounded_by_what_it_can_be_charged(acme: Submitter) -> Non
     (item,) = items_of(job_id)
     # A text has at most as many tokens as bytes.
     assert 100 * 3 + 20 * 5 < item.bound_pico <= (100 + 7 + 50 + 128) * 3 + 20 * 5
+
+
+def test_what_is_read_agrees_with_what_reconciling_expects(queue: None) -> None:
+    with counting(400):
+        acme = make_submitter("acme")
+        answer_all(acme.ingested(("a.jsonl", jsonl(known="kept"))))
+        content = jsonl(a="one", b="one", c="kept", d="kept", long=LONG, e=LONG) + b"nonsense\n"
+        acme.ingested(("docs.jsonl", content), tokens_max=40)
+        acme.ingested(("bad.csv", b"title\nx\n"))
+
+    with connections["housekeeper"].cursor() as cursor:
+        for name, _, query in INVARIANTS:
+            cursor.execute(query)
+            assert cursor.fetchall() == [], name
 
 
 PAGES = [jsonl(**{f"{page}-{n}": f"text {page} {n}" for n in range(10)}) for page in range(5)]
