@@ -21,8 +21,20 @@ from batch_jobs import facade, ports
 from batch_jobs.contracts import Owner
 from batch_jobs.models import BulkItem, BulkJob
 from batch_jobs.ports import ModelTerms
+from batch_jobs.pump.claiming import ClaimedItem
+from batch_jobs.pump.transitions import (
+    Answered,
+    Attempt,
+    Ended,
+    Returned,
+    end_items,
+    return_items,
+    store_answers,
+)
 from batch_jobs.tending import tend
 from tests.batch_jobs.cast import Tenant, make_tenant
+from tests.batch_jobs.pump_cast import take
+from tests.batch_jobs.scripted_pipeline import CHARGE_PICO, ScriptedPipeline
 from tests.headrace.door import Door
 
 CHAT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
@@ -30,11 +42,12 @@ MODEL = "small"
 Answer = TypeVar("Answer")
 
 
-@dataclass
-class Terms:
-    """The part of the pipeline that validation asks: one model is for sale, a word is a token."""
+class Market(ScriptedPipeline):
+    """A pipeline by script that sells one model; a word is a token."""
 
-    model: str
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.model = model
 
     def terms(self, organization_id: UUID, project_id: UUID, model: str) -> ModelTerms | None:
         """The same for everybody."""
@@ -48,12 +61,14 @@ class Terms:
 
 
 @contextmanager
-def selling(model: str) -> Iterator[None]:
+def selling(model: str) -> Iterator[Market]:
     """One model is for sale, as long as the block runs."""
-    real = ports._pipeline_port
-    ports.provide_pipeline_port(Terms(model))  # type: ignore[arg-type]  # all that validation asks
-    yield
-    ports._pipeline_port = real
+    real, market = ports._pipeline_port, Market(model)
+    ports.provide_pipeline_port(market)
+    try:
+        yield market
+    finally:
+        ports._pipeline_port = real
 
 
 def line(custom_id: object = "one", **changes: Any) -> dict[str, Any]:
@@ -190,63 +205,38 @@ def items_of(batch_id: str) -> list[BulkItem]:
     return list(items.order_by("line"))
 
 
-def answer(batch_id: str, custom_id: str, *, charge_pico: int = 7) -> None:
-    """Writes down a line's answer and charge, as the pump does."""
-    _end(
-        batch_id,
-        custom_id,
-        "state = 'done', status_code = 200, answer = %s, prompt_tokens = 10, cached_tokens = 4,"
-        " completion_tokens = 3, charge_pico = %s",
-        [json.dumps({"object": "chat.completion", "about": custom_id}), charge_pico],
-        "items_completed = items_completed + 1, prompt_tokens = prompt_tokens + 10,"
-        " cached_tokens = cached_tokens + 4, completion_tokens = completion_tokens + 3,"
-        f" charge_pico = charge_pico + {charge_pico:d}",
-    )
+def take_line(batch_id: str, custom_id: str) -> ClaimedItem:
+    """A worker has this line, and none of the others."""
+    job_id = job_of(batch_id).id
+    claimed = take(1000)
+    [taken] = [one for one in claimed if (one.job_id, one.custom_id) == (job_id, custom_id)]
+    return_items([Returned(one, Attempt.NOT_MADE) for one in claimed if one is not taken])
+    return taken
+
+
+def store(item: ClaimedItem) -> None:
+    """Its answer is stored, and not yet charged."""
+    whole = json.dumps({"object": "chat.completion", "about": item.custom_id})
+    assert store_answers([Answered(item, whole, 10, 4, 3)])
+
+
+def settle(item: ClaimedItem) -> None:
+    """A stored answer is charged."""
+    assert end_items([Ended(item, CHARGE_PICO)])[0]
+
+
+def answer(batch_id: str, custom_id: str) -> None:
+    """A line is answered and charged."""
+    item = take_line(batch_id, custom_id)
+    store(item)
+    settle(item)
 
 
 def refuse(batch_id: str, custom_id: str, status_code: int = 400) -> None:
-    """Writes down a line's refusal, as the pump does."""
-    _end(
-        batch_id,
-        custom_id,
-        "state = 'failed', status_code = %s, error_code = 'unsupported_parameter',"
-        " error_message = 'not that one'",
-        [status_code],
-        "items_failed = items_failed + 1",
-    )
-
-
-def lease(batch_id: str, custom_id: str, state: str = "leased", seconds: int = 60) -> None:
-    """A worker has the line, for so many seconds."""
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute(
-            "UPDATE bulk_item SET state = %s, lease_token = lease_token + 1, answer = %s,"
-            " lease_expires_at = now() + make_interval(secs => %s), request_id = gen_random_uuid()"
-            " WHERE job_id = %s AND custom_id = %s",
-            [state, "{}" if state == "answered" else None, seconds, job_of(batch_id).id, custom_id],
-        )
-
-
-def _end(batch_id: str, custom_id: str, item: str, values: list[str | int], job: str) -> None:
-    job_id = job_of(batch_id).id
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute(
-            f"UPDATE bulk_item SET {item}, ended_at = now(), lease_expires_at = NULL,"
-            " request_id = gen_random_uuid()"
-            " WHERE job_id = %s AND custom_id = %s AND state IN ('queued', 'leased', 'answered')",
-            [*values, job_id, custom_id],
-        )
-        assert cursor.rowcount == 1
-        cursor.execute(
-            f"UPDATE bulk_job SET {job} WHERE id = %s",
-            [job_id],
-        )
-        cursor.execute(
-            "UPDATE bulk_job SET state = 'finalizing', finalizing_at = now()"
-            " WHERE id = %s AND state = 'in_progress'"
-            " AND items_completed + items_failed = items_total",
-            [job_id],
-        )
+    """A line is refused for what it is, or, with status 0, gets no answer at all."""
+    item = take_line(batch_id, custom_id)
+    ended = Ended(item, 0, status_code, "unsupported_parameter", "not that one")
+    assert end_items([ended])[0]
 
 
 def told_of(batch_id: str) -> list[tuple[str, dict[str, Any]]]:

@@ -19,28 +19,36 @@ from tenants.facade import event_kinds
 from tests.batch_jobs.batch_cast import (
     MODEL,
     BatchTenant,
+    Market,
     answer,
     items_of,
     job_of,
-    lease,
     make_batch_tenant,
     refuse,
     selling,
+    settle,
+    store,
+    take_line,
     told_of,
 )
+from tests.batch_jobs.scripted_pipeline import CHARGE_PICO, outcome, turn
 from tests.billing.cast import at_once
 from tests.house import wait_until
 
 DAY = timedelta(days=1)
-COUNTED = 7
-"""What the cast charges for a line, in pico-units."""
 
 
 @pytest.fixture
-def acme(django_database: object) -> Iterator[BatchTenant]:
+def market(django_database: object) -> Iterator[Market]:
+    """Where their lines run."""
+    with selling(MODEL) as market:
+        yield market
+
+
+@pytest.fixture
+def acme(market: Market) -> BatchTenant:
     """Whose batches they are."""
-    with selling(MODEL):
-        yield make_batch_tenant("acme")
+    return make_batch_tenant("acme")
 
 
 def tended(seconds: float = 0) -> None:
@@ -86,7 +94,7 @@ def test_a_batch_that_is_done_has_its_answers_in_one_file(acme: BatchTenant) -> 
     [(kind, told)] = told_of(batch_id)
     assert kind == "batch.completed"
     assert told["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
-    assert told["charge_pico"] == str(2 * COUNTED)
+    assert told["charge_pico"] == str(2 * CHARGE_PICO)
 
 
 def test_one_line_that_is_refused_spoils_nothing_of_the_others(acme: BatchTenant) -> None:
@@ -111,7 +119,7 @@ def test_one_line_that_is_refused_spoils_nothing_of_the_others(acme: BatchTenant
             "code": "unsupported_parameter",
         }
     }
-    assert job_of(batch_id).charge_pico == COUNTED
+    assert job_of(batch_id).charge_pico == CHARGE_PICO
 
 
 def test_a_batch_whose_lines_all_fail_is_completed(acme: BatchTenant) -> None:
@@ -132,12 +140,13 @@ def test_a_cancelled_batch_s_done_lines_are_paid_and_can_be_had(acme: BatchTenan
     batch_id = acme.running("done", "refused", "running", "waiting")
     answer(batch_id, "done")
     refuse(batch_id, "refused")
-    lease(batch_id, "running")
+    running = take_line(batch_id, "running")
 
     assert acme.cancel(batch_id)["status"] == "cancelling"
     tended()
     assert acme.read(batch_id)["status"] == "cancelling", "one line still runs"
-    answer(batch_id, "running")
+    store(running)
+    settle(running)
     tended(3)
 
     batch = acme.read(batch_id)
@@ -149,7 +158,7 @@ def test_a_cancelled_batch_s_done_lines_are_paid_and_can_be_had(acme: BatchTenan
     assert errors.keys() == {"refused", "waiting"}
     assert errors["waiting"]["response"] is None
     assert errors["waiting"]["error"]["code"] == "batch_cancelled"
-    assert job_of(batch_id).charge_pico == 2 * COUNTED
+    assert job_of(batch_id).charge_pico == 2 * CHARGE_PICO
     assert [kind for kind, _ in told_of(batch_id)] == ["batch.cancelled"]
 
 
@@ -167,16 +176,20 @@ def test_an_expired_batch_s_done_lines_are_in_its_output(acme: BatchTenant) -> N
     output, errors = acme.lines_of(batch_id)
     assert list(output) == ["done"]
     assert errors["waiting"]["error"]["code"] == "batch_expired"
-    assert job_of(batch_id).charge_pico == COUNTED
+    assert job_of(batch_id).charge_pico == CHARGE_PICO
     assert [kind for kind, _ in told_of(batch_id)] == ["batch.expired"]
 
 
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
 def test_what_still_runs_after_the_grace_is_taken_away(acme: BatchTenant, end: str) -> None:
     batch_id = acme.running("running", "stored", "dead")
-    lease(batch_id, "running", seconds=10**6)
-    lease(batch_id, "stored", "answered", seconds=10**6)
-    lease(batch_id, "dead", seconds=-1)
+    _, stored, _ = [take_line(batch_id, name) for name in ("running", "stored", "dead")]
+    store(stored)
+    with connections["housekeeper"].cursor() as cursor:
+        cursor.execute(
+            "UPDATE bulk_item SET lease_expires_at = now() - interval '1 s'"
+            " WHERE custom_id = 'dead'"
+        )
     now = datetime.now(UTC)
     if end == "cancelled":
         acme.cancel(batch_id)
@@ -192,7 +205,7 @@ def test_what_still_runs_after_the_grace_is_taken_away(acme: BatchTenant, end: s
     assert states == {"running": end, "stored": "answered", "dead": end}
     assert acme.read(batch_id)["status"] in ("cancelling", "finalizing"), "its charge is to come"
 
-    answer(batch_id, "stored")
+    settle(stored)
     tend(now + timedelta(seconds=710))
 
     assert acme.read(batch_id)["status"] == end
@@ -201,16 +214,26 @@ def test_what_still_runs_after_the_grace_is_taken_away(acme: BatchTenant, end: s
     assert errors.keys() == {"running", "dead"}
 
 
-def test_a_batch_that_waits_for_ever_expires(acme: BatchTenant) -> None:
-    """Of a project that was archived in the middle, say: its lines are put off until then."""
-    batch_id = acme.running("a")
-    with connections["housekeeper"].cursor() as cursor:
-        cursor.execute("UPDATE bulk_job SET retry_at = now() + interval '1 year'")
+@pytest.mark.parametrize("status_code", [401, 403, 503], ids=["key", "project", "engine"])
+def test_lines_that_cannot_run_wait_and_expire_with_their_batch(
+    market: Market, acme: BatchTenant, status_code: int
+) -> None:
+    """Of a key that was revoked, a project archived, an organization suspended in the middle."""
+    batch_id = acme.running("a", "b")
+    for name in ("a", "b"):
+        refused = outcome("refused", status_code, deferred=True, job_wide=True)
+        market.outcomes[f"text of {name}"] = [refused]
 
+    turn(market)
+    tended()
+    assert acme.read(batch_id)["status"] == "in_progress"
+    assert {item.state for item in items_of(batch_id)} == {"queued"}
     tend(datetime.now(UTC) + DAY)
 
     assert acme.read(batch_id)["status"] == "expired"
-    assert acme.lines_of(batch_id)[1]["a"]["error"]["code"] == "batch_expired"
+    codes = [line["error"]["code"] for line in acme.lines_of(batch_id)[1].values()]
+    assert codes == ["batch_expired"] * 2
+    assert job_of(batch_id).charge_pico == 0
 
 
 def test_a_batch_that_nobody_looked_at_for_a_day_expires_unread(acme: BatchTenant) -> None:
@@ -350,6 +373,7 @@ def test_the_end_of_a_batch_that_took_long_is_mailed_to_who_pays(acme: BatchTena
 def test_a_job_that_cannot_be_looked_after_does_not_keep_the_others(acme: BatchTenant) -> None:
     broken, whole = acme.running("a", "b"), acme.running("a")
     answer(broken, "a")
+    left = take_line(broken, "b")
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
             "UPDATE bulk_job SET state = 'finalizing' WHERE id = %s", [job_of(broken).id]
@@ -359,7 +383,8 @@ def test_a_job_that_cannot_be_looked_after_does_not_keep_the_others(acme: BatchT
     tended()
     assert acme.read(whole)["status"] == "completed"
     assert acme.read(broken)["status"] == "finalizing", "a line has not ended: no file is right"
-    answer(broken, "b")
+    store(left)
+    settle(left)
     tended(31)
 
     assert acme.read(broken)["status"] == "completed"

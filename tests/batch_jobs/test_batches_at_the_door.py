@@ -1,5 +1,6 @@
 """`/v1/batches` as the stock client sees it, and as those see it who must not."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from tests.batch_jobs.batch_cast import (
     CHAT,
     MODEL,
     BatchTenant,
+    Market,
     answer,
     by_client,
     job_of,
@@ -26,15 +28,22 @@ from tests.batch_jobs.batch_cast import (
     selling,
 )
 from tests.batch_jobs.cast import Tenant
+from tests.batch_jobs.scripted_pipeline import CHARGE_PICO, outcome, turn
 from tests.billing.cast import at_once
 from tests.headrace.door import Door
 
 
 @pytest.fixture
-def acme(django_database: object) -> Iterator[BatchTenant]:
+def market(django_database: object) -> Iterator[Market]:
+    """Where their lines run."""
+    with selling(MODEL) as market:
+        yield market
+
+
+@pytest.fixture
+def acme(market: Market) -> BatchTenant:
     """Whose batches they are."""
-    with selling(MODEL):
-        yield make_batch_tenant("acme")
+    return make_batch_tenant("acme")
 
 
 @pytest.fixture
@@ -112,6 +121,42 @@ def test_a_stock_client_makes_watches_and_cancels_a_batch(acme: BatchTenant) -> 
     assert row.output_expires_s == 3600
 
 
+def test_a_stock_client_takes_a_file_to_its_answers(market: Market, acme: BatchTenant) -> None:
+    market.outcomes["text of bad"] = [outcome("unsupported_parameter", 400)]
+    content = jsonl(map(line, ["a", "bad", "c"]))
+
+    async def send(client: openai.AsyncOpenAI) -> str:
+        file = await client.files.create(file=("in.jsonl", content), purpose="batch")
+        batch = await client.batches.create(
+            input_file_id=file.id, endpoint=CHAT, completion_window="24h"
+        )
+        return batch.id
+
+    async def fetch(client: openai.AsyncOpenAI) -> tuple[Any, str, str]:
+        batch = await client.batches.retrieve(batch_id)
+        assert batch.output_file_id is not None
+        assert batch.error_file_id is not None
+        output = await client.files.content(batch.output_file_id)
+        errors = await client.files.content(batch.error_file_id)
+        return batch, output.text, errors.text
+
+    batch_id = by_client(acme.tenant.secret, send)
+    tend(datetime.now(UTC))
+    turn(market)
+    tend(datetime.now(UTC))
+    batch, output, errors = by_client(acme.tenant.secret, fetch)
+
+    assert (batch.status, batch.model) == ("completed", MODEL)
+    assert batch.request_counts.to_dict() == {"total": 3, "completed": 2, "failed": 1}
+    answers = {one["custom_id"]: one["response"] for one in map(json.loads, output.splitlines())}
+    assert {name: one["body"] for name, one in answers.items()} == {
+        name: {"answer": f"answer to text of {name}"} for name in "ac"
+    }
+    [bad] = map(json.loads, errors.splitlines())
+    assert (bad["custom_id"], bad["response"]["status_code"]) == ("bad", 400)
+    assert job_of(batch_id).charge_pico == 2 * CHARGE_PICO
+
+
 def test_a_stock_client_reads_why_a_batch_failed(acme: BatchTenant) -> None:
     batch_id = acme.create(jsonl([line("a"), line("a")]))
     tend(datetime.now(UTC))
@@ -157,8 +202,8 @@ def test_reading_a_batch_any_number_of_times_charges_nothing(acme: BatchTenant) 
         acme.read(batch_id)
         acme.lines_of(batch_id)
 
-    assert before.charge_pico == 7
-    assert job_of(batch_id).charge_pico == 14
+    assert before.charge_pico == CHARGE_PICO
+    assert job_of(batch_id).charge_pico == 2 * CHARGE_PICO
 
 
 def test_what_is_another_s_is_not_there(
