@@ -25,7 +25,8 @@ from batch_jobs.files.rows import missing, visible
 from batch_jobs.job_info import job_info
 from batch_jobs.models import BulkJob, JobKind, JobState, ProgressSample, SummaryPlan
 from batch_jobs.ports import pipeline_port
-from batch_jobs.summaries.options import parse_options
+from batch_jobs.summaries.asking import request_body
+from batch_jobs.summaries.options import SummaryOptions, parse_options
 from batch_jobs.summaries.progress import Course, Sample, progress_of, window_start
 from batch_jobs.waking import wake_tending_later
 from tenants.facade import TenantQuerySet, tenant_scope
@@ -55,8 +56,7 @@ def create_summary(owner: Owner, order: SummaryOrder) -> SummaryInfo:
     options = parse_options(order.options)
     check_budget(order.budget_pico)
     check_deadline(order.deadline_at, now)
-    if pipeline_port().terms(owner.organization_id, owner.project_id, options.model) is None:
-        raise ModelUnknown(options.model)
+    _check_options(owner, options)
     with tenant_scope(owner.organization_id):
         _check_files(owner, order.input_file_ids, now)
         check_jobs(owner.organization_id, APP_ALIAS)
@@ -186,6 +186,21 @@ def _info(row: BulkJob, plan: SummaryPlan, samples: Sequence[Sample], now: datet
         results_shards=-(-row.items_total // settings.RESULTS_SHARD_ROWS) if has_results else 0,
         progress=progress,
     )
+
+
+def _check_options(owner: Owner, options: SummaryOptions) -> None:
+    """What every document would fail with is said at once."""
+    terms = pipeline_port().terms(owner.organization_id, owner.project_id, options.model)
+    if terms is None:
+        raise ModelUnknown(options.model)
+    if options.tokens_max > terms.output_tokens_max:
+        raise InputInvalid(
+            f"tokens_max: {options.model} answers with at most {terms.output_tokens_max} tokens"
+        )
+    if options.schema is not None:
+        asked = request_body(options, "text", merging=False)
+        if (refusal := pipeline_port().refusal(ENDPOINT, asked)) is not None:
+            raise InputInvalid(f"schema: {refusal}")
 
 
 def _check_files(owner: Owner, file_ids: Sequence[UUID], now: datetime) -> None:

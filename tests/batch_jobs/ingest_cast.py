@@ -35,6 +35,10 @@ class Counting:
             return None
         return ModelTerms(MODEL, self.context_tokens_max, 4096, "USD", 3, 1, 5, 6, 2, 10)
 
+    def refusal(self, endpoint: str, body: dict[str, Any]) -> str | None:
+        """Whatever asks for something deep."""
+        return "is too deep" if "deep" in str(body["response_format"]) else None
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Words."""
         self.counted.extend(texts)

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections
 
+from batch_jobs.contracts import InputInvalid
 from batch_jobs.facade import INVARIANTS
 from batch_jobs.job_leases import LeaseLost
 from batch_jobs.models import BulkItem, BulkJob, StoredFile
@@ -484,6 +485,19 @@ def test_a_job_over_the_organizations_tokens_fails(acme: Submitter, settings: Se
     job_id = acme.ingested(("a.jsonl", jsonl(a="w " * 100)))
 
     assert [error.code for error in acme.read(job_id).job.errors] == ["token_limit_exceeded"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"tokens_max": 4097}, {"schema": {"title": "deep"}}], ids=["tokens_max", "schema"]
+)
+def test_what_every_document_would_fail_with_is_refused_before_a_job_is_made(
+    acme: Submitter, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputInvalid, match=f"^{next(iter(options))}: "):
+        acme.create(("a.jsonl", PAGES[0]), **options)
+    assert not BulkJob.objects.using("housekeeper").exists()
+    job_id = acme.ingested(("a.jsonl", PAGES[0]), tokens_max=4096, schema={"type": "object"})
+    assert job_of(job_id).state == "in_progress"
 
 
 def test_a_model_that_is_gone_fails_its_job(acme: Submitter) -> None:
