@@ -8,7 +8,7 @@ STEERING = Path(__file__).parents[1] / "sql" / "0007_steering.sql"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("batch_jobs", "0006_batches")]
+    dependencies = [("batch_jobs", "0005_files")]
 
     operations = [
         migrations.AddField(
