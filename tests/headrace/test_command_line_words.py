@@ -157,7 +157,7 @@ def test_the_samples_are_what_the_readme_says() -> None:
 
     sizes = [file.stat().st_size for file in texts.iterdir()]
 
-    assert len(sizes) == 16
+    assert len(sizes) == 14
     assert max(sizes) < 6000
     assert all(file.read_text(encoding="ascii").strip() for file in texts.iterdir())
 

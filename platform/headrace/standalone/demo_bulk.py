@@ -16,7 +16,7 @@ from headrace.standalone.data_folder import REPOSITORY
 from headrace.standalone.processes import House, set_up_environment
 
 TEXTS = REPOSITORY / "samples" / "texts"
-SHOWN_TEXT = "gettysburg-address.txt"
+SHOWN_TEXT = "declaration-1-of-rights.txt"
 SUMMARY_TOKENS_MAX = 48
 PROGRAM_TIMEOUT_S = 300
 
