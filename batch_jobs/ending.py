@@ -5,12 +5,14 @@ that, or when its worker is dead, the item is taken away, and a late answer cost
 nothing of what a job is for. Called by tending, a few pages of items at a time.
 """
 
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 from django.db.models.functions import Now
 
 from batch_jobs.job_leases import (
@@ -100,8 +102,12 @@ def cancel(job: LeasedJob, now: datetime) -> bool:
 
 
 def end_items(job: LeasedJob, now: datetime) -> bool:
-    """Ends what was not computed; True when every item has ended, False while some still run."""
+    """Ends what was not computed; True when every item has ended.
+
+    False while some still run, or when there are so many that the next step has to go on.
+    """
     row, keep = job_row(job), LeaseKeeper(job)
+    ends_at = time.monotonic() + settings.BATCH_TEND_S
     end = _end_of(row)
     values: dict[str, Any] = {
         "organization": job.organization_id,
@@ -114,21 +120,26 @@ def end_items(job: LeasedJob, now: datetime) -> bool:
     }
     after = row.cursor.get(CURSOR, 0)
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        while after is not None:
-            keep()
-            with by_index():
-                cursor.execute(_END_PAGE, {**values, "after": after})
-                last = cursor.fetchone()[0]
-            if last is None:
-                break
+        while (last := _end_page(cursor, {**values, "after": after})) is not None:
             after = last
             _remember(job, after)
+            keep()
+            if time.monotonic() > ends_at:
+                return False
         cursor.execute(_END_LEASED, values)
         cursor.execute(_ANY_RUNNING, values)
         some_run: bool = cursor.fetchone()[0]
         # After that: what a worker gave back meanwhile is not in the pages any more.
         cursor.execute(_END_QUEUED, values)
     return not some_run
+
+
+def _end_page(cursor: CursorWrapper, values: dict[str, Any]) -> int | None:
+    """The last item of the page; None when there was none."""
+    with by_index():
+        cursor.execute(_END_PAGE, values)
+        last: int | None = cursor.fetchone()[0]
+    return last
 
 
 def _remember(job: LeasedJob, after: int) -> None:

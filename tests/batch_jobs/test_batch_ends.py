@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 from django.test import override_settings
 
-from batch_jobs import facade, job_leases
+from batch_jobs import ending, facade, job_leases
 from batch_jobs.batches import output
 from batch_jobs.batches.forgetting import forget_lines
 from batch_jobs.files.sweeping import sweep_files
@@ -178,6 +178,24 @@ def test_an_expired_batch_s_done_lines_are_in_its_output(acme: BatchTenant) -> N
     assert errors["waiting"]["error"]["code"] == "batch_expired"
     assert job_of(batch_id).charge_pico == CHARGE_PICO
     assert [kind for kind, _ in told_of(batch_id)] == ["batch.expired"]
+
+
+def test_the_lines_of_a_large_batch_are_ended_in_steps(
+    acme: BatchTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch_id = acme.running("a", "b", "c")
+    acme.cancel(batch_id)
+    monkeypatch.setattr(ending, "PAGE_ITEMS", 1)
+    job = job_leases.lease_job(datetime.now(UTC), 60)
+    assert job is not None
+
+    with override_settings(BATCH_TEND_S=0):
+        assert not ending.cancel(job, datetime.now(UTC))
+        assert [item.state for item in items_of(batch_id)] == ["cancelled", "queued", "queued"]
+        assert not ending.cancel(job, datetime.now(UTC))
+    assert ending.cancel(job, datetime.now(UTC))
+
+    assert [item.state for item in items_of(batch_id)] == ["cancelled"] * 3
 
 
 @pytest.mark.parametrize("end", ["cancelled", "expired"])

@@ -27,6 +27,7 @@ from headrace.management_api.bulk.shapes import (
 from headrace.management_api.idempotent import idempotent_if_keyed
 from headrace.management_api.openai.lists import seconds
 from headrace.management_api.paging import asked_page, page_body, page_shown
+from headrace.telemetry import metrics
 from tenants.contracts import KeyScope
 
 PREFIX = "batch_"
@@ -213,6 +214,8 @@ class BatchesView(_BatchView):
             metadata=body.get("metadata") or {},
             output_expires_s=expires["seconds"] if expires else None,
         )
+        if job.state == "failed":
+            metrics.LIMIT_HITS.labels("bulk_jobs").inc()
         return Response(shown(job))
 
 
