@@ -24,8 +24,9 @@ from batch_jobs.pump.steering import Steering, steer
 from batch_jobs.pump.transitions import Answered, Attempt, Ended, HeldBack, Returned
 from batch_jobs.pump.verdicts import HeldJobs, RetryLimits, failed, verdict
 
-LOOK_S = 0.25
-"""How often the engines' load is looked at, and a queue that had nothing is looked into again."""
+AGAIN_S = 0.1
+"""When a queue that had too little is looked into again while something of it is in flight, and how
+often the engines' load is asked for when nothing ends."""
 GATHER_S = 0.02
 """Room that comes within it is claimed for at once."""
 WAKE_S = 1.0
@@ -114,12 +115,12 @@ class Pump:
                 elif not claimed and not self._flights:
                     return False
                 else:
-                    again_at_s = now_s + LOOK_S
+                    again_at_s = now_s + AGAIN_S
             await self._wait(ends_at_s)
         return not self._is_stopping
 
     def stop(self) -> None:
-        """Claims nothing more; a turn that is under way ends within LOOK_S. From any thread."""
+        """Claims nothing more; a turn that is under way ends within AGAIN_S. From any thread."""
         self._is_stopping = True
 
     async def drain(self, grace_s: float) -> None:
@@ -188,7 +189,7 @@ class Pump:
     async def _wait(self, ends_at_s: float) -> None:
         left_s = ends_at_s - time.monotonic()
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(LOOK_S, left_s))):
+            async with asyncio.timeout(max(0.0, min(AGAIN_S, left_s))):
                 await self._news.wait()
         await asyncio.sleep(GATHER_S)
 

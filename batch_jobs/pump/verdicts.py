@@ -12,6 +12,8 @@ from batch_jobs.pump.transitions import Attempt, Ended, HeldBack, Returned
 WAIT_FIRST_S = 2.0
 WAIT_LONGEST_S = 300.0
 """Of a job that cannot run now: each time twice as long as before."""
+HELD_S = 2.0
+"""Of an item of such a job."""
 JOBS_REMEMBERED_MAX = 1024
 NO_BALANCE = 429
 KEYS_FAULT = frozenset({401, 403})
@@ -30,10 +32,11 @@ def verdict(item: ClaimedItem, outcome: BulkOutcome, limits: RetryLimits) -> End
     if outcome.error_code is None:
         return Ended(item, outcome.charge_pico)
     if outcome.deferred:
-        # A job that is held back decides when it is claimed again.
-        return Returned(item, Attempt.NOT_MADE, 0.0 if outcome.job_wide else limits.retry_s)
+        # A job that is held back is claimed again when that is over, if its owner does not resume
+        # it before.
+        return Returned(item, Attempt.NOT_MADE, HELD_S if outcome.job_wide else limits.retry_s)
     if outcome.job_wide:
-        return Returned(item, Attempt.BROKEN_OFF)
+        return Returned(item, Attempt.BROKEN_OFF, HELD_S)
     if outcome.retryable and item.attempts < limits.attempts_max:
         longer = 2 ** min(item.attempts - 1, 5)
         return Returned(item, Attempt.FAILED, limits.retry_s * longer)
