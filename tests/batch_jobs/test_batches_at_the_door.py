@@ -317,6 +317,11 @@ def test_of_fifty_of_one_idempotency_key_one_batch_comes(acme: BatchTenant) -> N
     assert replayed.json()["id"] in made
     other = {**asked, "metadata": {"another": "body"}}
     assert acme.door.post("/v1/batches", json=other, headers=key).status_code == 422
+    owner = acme.owner
+    second = facade.issue_key(owner.organization_id, owner.project_id, "b", using="housekeeper")
+    another = Door(second.secret).post("/v1/batches", json=asked, headers=key)
+    assert another.status_code == 200, "another API key neither reads nor blocks it"
+    assert another.json()["id"] not in made
 
 
 def test_an_idempotency_key_is_free_again_after_a_refusal(acme: BatchTenant) -> None:

@@ -59,7 +59,8 @@ def idempotent(
 def idempotent_if_keyed(
     post: Callable[Concatenate[ProjectView, Request, Params], Response],
 ) -> Callable[Concatenate[ProjectView, Request, Params], Response]:
-    """Runs `post` once per key, project and path where there is a key, in one transaction.
+    """Runs `post` once per key of one API key and path, if it comes under a key at all, in one
+    transaction.
 
     Raises ApiError 409 while the first runs, 422 for another body.
     """
@@ -72,7 +73,7 @@ def idempotent_if_keyed(
             return post(view, request, *args, **kwargs)
         owner = view.owner
         place = IdempotencyScope(
-            owner.organization_id, owner.project_id, request.path, idempotency_key(request)
+            owner.organization_id, owner.key_id, request.path, idempotency_key(request)
         )
         scope = tenants.facade.tenant_scope(owner.organization_id)
         return _run_once(
