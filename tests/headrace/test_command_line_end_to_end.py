@@ -180,6 +180,34 @@ def test_an_estimate_starts_nothing_and_a_preview_runs_three(
     assert documents["completed"] == 6
 
 
+def test_on_a_terminal_it_asks_before_it_starts(laptop: Laptop, folder: Path) -> None:
+    keyboard, stdin = os.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "headrace.command_line", "summarize", str(folder)],
+            env=laptop.environment,
+            text=True,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stderr is not None
+            said = [next(process.stderr)]
+            while "Summarise them all?" not in said[-1]:
+                said.append(next(process.stderr))
+            os.write(keyboard, b"n\n")
+            _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        os.close(keyboard)
+        os.close(stdin)
+
+    job_id = next(line for line in said if line.startswith("job ")).split()[1]
+    assert process.returncode == 3
+    assert any("3 documents: at most" in line for line in said)
+    assert f"not started; start it with: headrace start {job_id}" in err
+    assert laptop.job(job_id)["status"] == "ready"
+
+
 def test_an_interrupt_leaves_the_job_running(laptop: Laptop, folder: Path) -> None:
     for number in range(20):
         (folder / f"more-{number}.txt").write_text(f"Day {number}: " + "the wheel turned. " * 100)

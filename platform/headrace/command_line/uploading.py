@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headrace.command_line.api import Api, Refused
+from headrace.command_line.api import Api, Refused, Unreachable
+from headrace.command_line.ending import CommandStopped
 from headrace.command_line.inputs import PartLimits, Upload, is_file_id, uploads
 from headrace.command_line.progress import Progress
 
@@ -34,7 +35,11 @@ def upload_all(
         file_id = memory.file_id(place)
         if file_id is None or not _is_there(api, file_id, upload):
             progress.say(f"uploading {upload.filename}, {upload.path.stat().st_size:,} bytes")
-            file_id = _upload(api, upload)
+            try:
+                file_id = _upload(api, upload)
+            except Unreachable as error:
+                again = "run it again: what was uploaded is not sent twice"
+                raise CommandStopped(f"{upload.filename}: {error}; {again}") from error
             memory.note(place, file_id)
         file_ids.append(file_id)
     return list(dict.fromkeys(file_ids))
