@@ -12,7 +12,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +19,8 @@ from uuid import UUID
 
 import pytest
 import redis
-from django.db import DatabaseError, OperationalError
+from django.db import connections
+from django.db.backends.postgresql.base import DatabaseWrapper
 
 from headrace.standalone.child_process import Child
 from headrace.standalone.data_folder import REPOSITORY
@@ -272,8 +272,10 @@ def restart_postgres(crew: Crew) -> None:
     assert postgres is not None
     postgres.stop()
     postgres.start()
-    with suppress(OperationalError, DatabaseError):  # of this process's pools, once
-        books.rows("SELECT 1")
+    for connection in connections.all():  # this process's own are broken too
+        assert isinstance(connection, DatabaseWrapper)
+        connection.close()
+        connection.close_pool()
 
 
 def flush_redis(crew: Crew) -> None:
