@@ -71,6 +71,7 @@ class WorkerRuntime:
         self.call(self.runtime.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     async def _start(self) -> GatewayRuntime:
         runtime = GatewayRuntime()
