@@ -432,7 +432,7 @@ BATCH_MAILED_AFTER_S = _integer("HEADRACE_BATCH_MAILED_AFTER_S", 600)
 BATCH_ITEMS_KEPT_DAYS = _integer("HEADRACE_BATCH_ITEMS_KEPT_DAYS", 7)
 """How long the rows of a finished batch are kept; its files have it all."""
 SUMMARY_MODEL = os.environ.get("HEADRACE_SUMMARY_MODEL", "smollm2-135m-instruct")
-"""What `manage.py summarize` asks unless told otherwise."""
+"""What a summarisation job asks when it names no model."""
 SUMMARY_INPUT_FILES_MAX = _integer("HEADRACE_SUMMARY_INPUT_FILES_MAX", 1000)
 SUMMARY_JOB_DAYS_MAX = _integer("HEADRACE_SUMMARY_JOB_DAYS_MAX", 30)
 """A summarisation job that is not done by then expires."""
