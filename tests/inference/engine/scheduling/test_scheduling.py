@@ -411,3 +411,22 @@ def test_what_others_hold_as_well_costs_nothing_to_preempt() -> None:
     advance(engine, answers, 1)
     grown = {name for name in before if len(answers.token_ids[name]) > before[name]}
     assert grown == {"alone"}
+
+
+def test_who_waits_for_an_answer_is_told_apart_from_batch_that_is_served_alike() -> None:
+    limits = SchedulerLimits(running_max=1, batch_wait_steps_max=2)
+    engine, answers = make_engine(StubRunner(block_count=40), limits=limits), Answers()
+    assert engine.submit(request("b", [1] * 8, 40, priority=BATCH)) is None
+    assert engine.stats().waiting == 1
+    assert engine.stats().interactive_waiting == 0
+    for name in ("i", "j"):
+        assert engine.submit(request(name, [2] * 8, 20)) is None
+
+    for _ in range(15):
+        advance(engine, answers, 1)
+        stats = engine.stats()
+        assert (stats.running, stats.waiting) == (1, 2)
+        assert stats.interactive_running + stats.interactive_waiting == 2
+
+    run_to_end(engine, answers)
+    assert (engine.stats().interactive_running, engine.stats().interactive_waiting) == (0, 0)
