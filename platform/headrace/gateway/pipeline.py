@@ -78,7 +78,8 @@ class Completion:
         self._on_answer = on_answer
         self._arrived = time.monotonic()
         self._started = False
-        self._opened: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        self.opening: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        """For waiting on beside other things; never to be cancelled."""
         self._stream: EngineStream | None = None
         self._silence: asyncio.Timeout | None = None
         self._settling = False
@@ -92,7 +93,7 @@ class Completion:
 
     async def opened(self) -> Admission:
         """Waits until the request holds its money and an engine has it; raises ApiError if not."""
-        return await asyncio.shield(self._opened)
+        return await asyncio.shield(self.opening)
 
     async def next_event(self) -> Chunk | End:
         """What a choice gained, merged if the reader is slow, and at last the End."""
@@ -122,6 +123,11 @@ class Completion:
         while self._end is None:
             await self.news()
         return self._unread.take_all(), self._end
+
+    @property
+    def ended(self) -> bool:
+        """Whether `whole()` would answer at once."""
+        return self._end is not None
 
     @property
     def charged(self) -> bool:
@@ -190,7 +196,7 @@ class Completion:
             await self._give_back()
             raise errors.overloaded("No engine is available; try again shortly.") from None
         reach(Failpoint.SUBMITTED)
-        self._opened.set_result(admission)
+        self.opening.set_result(admission)
         finish = await self._follow(self._stream)
         if finish is not None and finish.reason is FinishReason.REFUSED:
             await self._give_back()
@@ -328,9 +334,9 @@ class Completion:
 
     def _fail(self, error: errors.ApiError) -> None:
         metrics.REQUESTS.labels(error.code or "refused").inc()
-        if not self._opened.done():
-            self._opened.set_exception(error)
-            self._opened.exception()  # a reader that left must not leave a warning behind
+        if not self.opening.done():
+            self.opening.set_exception(error)
+            self.opening.exception()  # a reader that left must not leave a warning behind
         self._finish(FinishReason.ERROR, None, error)
 
     def _finish(

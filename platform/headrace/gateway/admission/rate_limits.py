@@ -1,6 +1,6 @@
 """Minute limits, kept in Redis: requests, tokens, and requests under way, of each scope.
 
-A sliding minute, counted exactly by one Lua script in one round trip for all scopes of a request
+A sliding minute, counted exactly by one Lua script in one call for all scopes of a request
 (organization, project, key, end user); a request reserves its prompt and the most it may generate,
 and is corrected to what it used when it ends. The request id is the member, so release and
 reconcile are idempotent. While Redis is away `LocalLimits` decides; money and quotas are
@@ -24,6 +24,7 @@ from headrace.gateway.admission.minute_limits import (
     LimitState,
     Standing,
 )
+from headrace.gateway.admission.script_calls import ScriptCalls
 from headrace.telemetry import metrics
 
 PLACE_LEASE_MS = 120_000
@@ -42,7 +43,7 @@ class RateLimiter:
     """Redis first, the local bound while Redis is away. One per process."""
 
     def __init__(self, connection: redis.asyncio.Redis) -> None:
-        self._script = connection.register_script(_SCRIPT)
+        self._script = ScriptCalls(connection, _SCRIPT)
         self._local = LocalLimits()
         self._away_until = 0.0
 
@@ -132,9 +133,7 @@ class RateLimiter:
             name = f"limits:{{{organization_id.hex}}}:{scope.name}:{scope.subject}"
             keys += [f"{name}:admitted", f"{name}:tokens", f"{name}:live"]
         try:
-            answer: list[bytes | int] = await self._script(
-                keys=keys, args=[action, request_id.hex, *arguments]
-            )
+            answer = await self._script(keys, [action, request_id.hex, *arguments])
         except (TimeoutError, RedisError, OSError) as error:
             self._away_until = time.monotonic() + REDIS_RETRY_S
             metrics.REDIS_FALLBACKS.inc()

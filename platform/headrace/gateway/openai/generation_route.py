@@ -7,15 +7,16 @@ a step. Reads from a `Completion`; money is none of its business.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from structlog.contextvars import bind_contextvars
 
 from headrace import errors
+from headrace.gateway.admission.admit import Admission
 from headrace.gateway.admission.auth import identify
 from headrace.gateway.admission.quotes import life_headers
 from headrace.gateway.idempotency import checked_key, once
@@ -23,7 +24,7 @@ from headrace.gateway.keeping import KeptFraming
 from headrace.gateway.openai.answering import Answering, Framing
 from headrace.gateway.openai.streaming import stream
 from headrace.gateway.orders import Caller, Order
-from headrace.gateway.pipeline import Completion
+from headrace.gateway.pipeline import Completion, End
 from headrace.gateway.request_ids import new_request_id, public_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.settling.charging import Cause
@@ -44,7 +45,6 @@ from inference.contracts import Chunk, TokenCounts
 from tenants.contracts import KeyIdentity, KeyScope
 from tenants.contracts.retention import IdempotencyScope
 
-Result = TypeVar("Result")
 THREADED_LOGPROBS_TOKENS = 100
 """An answer that shows more is written in a thread: with 20 alternatives each, 100 take 8 ms."""
 THREADED_EMBEDDINGS_BYTES = 256 * 1024
@@ -138,14 +138,14 @@ async def _answer(
 ) -> None:
     listener = asyncio.ensure_future(wait_for_disconnect(receive))
     try:
-        admission = await _unless_gone(listener, completion.opened())
+        admission = await _opened(completion, listener)
         headers |= life_headers(admission.quote.offer)
         if admission.limits is not None:
             headers |= admission.limits.headers()
         if completion.order.stream:
             await stream(completion, framing, listener, send, headers)
         else:
-            chunks, end = await _unless_gone(listener, completion.whole())
+            chunks, end = await _whole(completion, listener)
             if end.error is not None:
                 raise end.error
             headers["openai-processing-ms"] = str(int((time.monotonic() - arrived) * 1000))
@@ -170,13 +170,21 @@ async def encoded(framing: Framing, chunks: Sequence[Chunk], counts: TokenCounts
     return await asyncio.to_thread(encode) if large else encode()
 
 
-async def _unless_gone(listener: "asyncio.Future[None]", work: Awaitable[Result]) -> Result:
-    task = asyncio.ensure_future(work)
-    both: set[asyncio.Future[Any]] = {listener, task}  # two result types in one wait
-    try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
+async def _opened(completion: Completion, listener: "asyncio.Future[None]") -> Admission:
+    both: set[asyncio.Future[Any]] = {listener, completion.opening}  # two result types in one wait
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not completion.opening.done():
+        raise ClientGone
+    return completion.opening.result()
+
+
+async def _whole(
+    completion: Completion, listener: "asyncio.Future[None]"
+) -> tuple[list[Chunk], End]:
+    """Waits on one event, which the client's disconnect sets too; no task for either."""
+    listener.add_done_callback(lambda _: completion.wake())
+    while not completion.ended:
+        if listener.done():
             raise ClientGone
-        return task.result()
-    finally:
-        task.cancel()
+        await completion.news()
+    return await completion.whole()
