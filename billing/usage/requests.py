@@ -26,7 +26,7 @@ from billing.contracts import (
 from billing.models import Hold
 from tenants.facade import tenant_scope
 
-SCANNED_MAX = 10_000
+SCANNED_MAX = 4_000
 """Events one page looks at; the next page goes on from there."""
 USER_TAG = "user"
 """An event's end user, among its tags."""
