@@ -16,7 +16,7 @@ from batch_jobs.models import BulkItem, BulkJob, StoredFile, SummaryPlan
 from batch_jobs.summaries.jobs import APP_ALIAS, found, of_project
 from tenants.facade import tenant_scope
 
-_BY_INDEX = "SET LOCAL enable_sort = off"
+_BY_INDEX = "SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off"
 # Of a document in parts, tokens and charge are those of the whole tree. Only an index that begins
 # with the job answers a comparison of rows: the planner must not walk all ids of all jobs instead,
 # nor, before the table has statistics, sort all of the job or read all items for the parts (hence

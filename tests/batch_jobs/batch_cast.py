@@ -55,6 +55,10 @@ class Market(ScriptedPipeline):
             return None
         return ModelTerms(model, 8192, 4096, "USD", 1, 1, 1, 2, 2, 2)
 
+    def refusal(self, endpoint: str, body: Any) -> str | None:
+        """Every body is fine."""
+        return None
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Words."""
         return [len(text.split()) for text in texts]
