@@ -77,7 +77,8 @@ def _measures(job: Job) -> str:
     """Throughput, cost and remaining time, as far as they are known."""
     measures = []
     if job.documents_per_s:
-        measures.append(f"{job.documents_per_s:.1f} docs/s")
+        digits = 1 if job.documents_per_s >= 1 else 2
+        measures.append(f"{job.documents_per_s:.{digits}f} docs/s")
     if job.tokens_per_s:
         measures.append(f"{job.tokens_per_s:,.0f} tokens/s")
     measures.append(f"{short_amount(job.amount)} {job.currency}")
