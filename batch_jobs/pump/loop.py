@@ -47,6 +47,7 @@ class PumpLimits:
     claim_jobs_max: int
     list_max: int
     turn_s: float
+    stop_s: float
     lease_s: int
     renewals_max: int
     retry: RetryLimits
@@ -98,7 +99,7 @@ class Pump:
 
     async def turn(self) -> bool:
         """Claims for up to `turn_s`; whether there is more to do, now or when what it left in
-        flight has ended."""
+        flight has ended. One that is stopped leaves nothing in flight."""
         ends_at_s = time.monotonic() + self._limits.turn_s
         again_at_s = 0.0
         while not self._is_stopping and (now_s := time.monotonic()) < ends_at_s:
@@ -117,19 +118,21 @@ class Pump:
                 else:
                     again_at_s = now_s + AGAIN_S
             await self._wait(ends_at_s)
+        if self._is_stopping:
+            await self.drain()
         return not self._is_stopping
 
     def stop(self) -> None:
         """Claims nothing more; a turn that is under way ends within AGAIN_S. From any thread."""
         self._is_stopping = True
 
-    async def drain(self, grace_s: float) -> None:
-        """Waits for what is in flight, at most `grace_s`, and gives the rest back to the queue."""
+    async def drain(self) -> None:
+        """Waits for what is in flight, at most `stop_s`, and gives the rest back to the queue."""
         self.stop()
-        await self._until_empty(grace_s)
+        await self._until_empty(self._limits.stop_s)
         for flight in list(self._flights.values()):
             self._abort(flight, Attempt.BROKEN_OFF)
-        await self._until_empty(grace_s)
+        await self._until_empty(self._limits.stop_s)
 
     def _room(self) -> int:
         may = min(

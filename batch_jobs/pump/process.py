@@ -26,7 +26,7 @@ def drain() -> None:
     """Blocks until nothing is in flight in this process: BATCH_STOP_S at most, and then some for
     giving the rest back to the queue."""
     if _pump is not None and _pump.in_flight:
-        pipeline_port().run(_pump.drain(settings.BATCH_STOP_S)).result()
+        pipeline_port().run(_pump.drain()).result()
 
 
 def _the_pump() -> Pump:
@@ -45,6 +45,7 @@ def limits() -> PumpLimits:
         claim_jobs_max=settings.BATCH_CLAIM_JOBS_MAX,
         list_max=settings.BATCH_LIST_MAX,
         turn_s=settings.BATCH_TURN_S,
+        stop_s=settings.BATCH_STOP_S,
         lease_s=settings.BATCH_LEASE_S,
         renewals_max=settings.BATCH_LEASE_RENEWALS_MAX,
         retry=RetryLimits(settings.BATCH_ATTEMPTS_MAX, settings.BATCH_RETRY_S),

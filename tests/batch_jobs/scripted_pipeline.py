@@ -25,6 +25,7 @@ LIMITS = PumpLimits(
     claim_jobs_max=16,
     list_max=16,
     turn_s=20,
+    stop_s=10,
     lease_s=60,
     renewals_max=100,
     retry=RetryLimits(attempts_max=3, retry_s=0.0),
@@ -146,7 +147,7 @@ def turn(port: ScriptedPipeline, wakes: Wakes | None = None, **limits: Any) -> b
     async def scenario() -> bool:
         pump = pump_of(port, wakes, **limits)
         has_more = await pump.turn()
-        await pump.drain(10)
+        await pump.drain()
         return has_more
 
     return asyncio.run(scenario())

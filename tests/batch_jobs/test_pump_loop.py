@@ -202,7 +202,7 @@ def test_a_turn_leaves_its_requests_in_flight_to_the_next(acme: Tenant) -> None:
         asked = len(port.asked)
         go_on.set()
         await pump.turn()
-        await pump.drain(10)
+        await pump.drain()
         return left, asked, pump.in_flight
 
     job_id = plant(acme, *LINES)
@@ -215,16 +215,20 @@ def test_a_turn_leaves_its_requests_in_flight_to_the_next(acme: Tenant) -> None:
 
 def test_a_worker_that_ends_gives_back_what_it_cannot_finish(acme: Tenant) -> None:
     async def scenario() -> ScriptedPipeline:
+        hangs = asyncio.Event()
+
         async def hang(request: BulkRequest) -> None:
             if text_of(request) == "slow":
+                hangs.set()
                 await asyncio.Event().wait()
 
         port = ScriptedPipeline(on_start=hang)
-        pump = pump_of(port, turn_s=0.2)
-        await pump.turn()
-        await pump.drain(0.2)
+        pump = pump_of(port, stop_s=0.2)
+        turning = asyncio.create_task(pump.turn())
+        await asyncio.wait_for(hangs.wait(), 30)
+        pump.stop()
+        assert await turning is False
         assert pump.in_flight == 0
-        assert await pump.turn() is False
         return port
 
     job_id = plant(acme, "slow", "quick")
@@ -286,9 +290,9 @@ def test_a_worker_back_from_the_dead_changes_nothing(acme: Tenant) -> None:
             await port.in_database(be_overtaken)
 
         port = ScriptedPipeline(on_start=outlive_the_lease)
-        pump = pump_of(port, turn_s=0.3)
+        pump = pump_of(port, turn_s=0.3, stop_s=1)
         await pump.turn()
-        await pump.drain(1)
+        await pump.drain()
         return port
 
     port = asyncio.run(scenario())
