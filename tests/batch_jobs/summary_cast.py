@@ -18,6 +18,7 @@ from uuid_utils.compat import uuid7
 
 from batch_jobs import facade
 from batch_jobs.contracts import Owner
+from batch_jobs.invariants import INVARIANTS
 from batch_jobs.models import BulkItem, BulkJob
 from batch_jobs.pump.claiming import ClaimedItem, claim
 from batch_jobs.pump.transitions import Answered, Ended, end_items, store_answers
@@ -242,6 +243,15 @@ def fail(summary_id: str, *custom_ids: str) -> None:
 def fail_item(item_id: int) -> None:
     """Writes down an item's failure."""
     end_items([Ended(_leased(item_id), 0, 400, "too_odd", "it is too odd")])
+
+
+def check_books(summary_id: str) -> None:
+    """What must hold of any job."""
+    job_id = job_of(summary_id).id
+    with connections["housekeeper"].cursor() as cursor:
+        for said, _, query in INVARIANTS:
+            cursor.execute(query)
+            assert [row for row in cursor.fetchall() if job_id in row] == [], said
 
 
 def told_of(summary_id: str) -> list[str]:
