@@ -110,7 +110,14 @@ def print_times(watched: Watched, lines: int, upload_s: float) -> None:
     rows = [
         Row("upload", upload_s, "validation", validated_s, "s", ""),
         Row("validation", validated_s, "limit", allowed_s, "s", "<= 1"),
-        Row("working off", worked_s - validated_s, "writing out", max(POLL_S, whole_s - worked_s), "s", ""),
+        Row(
+            "working off",
+            worked_s - validated_s,
+            "writing out",
+            max(POLL_S, whole_s - worked_s),
+            "s",
+            "",
+        ),
         Row("whole batch", lines / whole_s, "limit", LINES_PER_S, "lines/s", ">= 1"),
     ]
     print_report(f"A batch of {lines:,} lines", rows, threads=0)

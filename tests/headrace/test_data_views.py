@@ -18,6 +18,7 @@ from tenants.retention.erasure import erase_due
 from tenants.retention.exports import write_due_export
 from tests.batch_jobs.cast import Tenant, make_tenant
 from tests.headrace.door import Door, admin_key, member_of
+from tests.isolation.bulk_traces import leave_bulk_work
 
 LONG_AGO_S = 24 * 3600
 
@@ -65,7 +66,7 @@ def test_taking_data_out_and_deleting_need_a_fresh_sign_in(acme: Tenant) -> None
 
 
 def test_an_organization_is_deleted_in_two_steps(acme: Tenant) -> None:
-    acme.submit("a")
+    leave_bulk_work(acme.organization_id, acme.project_id)
     owner = member_of(acme.organization_id, Role.OWNER)
     slug = owner.get("/api/v1/me").json()["organizations"][0]["slug"]
     admin = Door(admin_key(acme.organization_id))

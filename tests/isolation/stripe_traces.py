@@ -13,7 +13,7 @@ from tests.billing.cast import Tenant
 
 
 def leave_stripe_traces(tenant: Tenant) -> None:
-    """A customer, a page, an event about it, a message that Stripe never signed, and an hour on its way to a meter."""
+    """A customer, a page, an event about it, a message Stripe never signed, an hour for a meter."""
     organization_id, top_up_id, mark = tenant.organization_id, uuid4(), uuid4().hex
     with tenant_scope(organization_id), connections["default"].cursor() as cursor:
         cursor.execute(

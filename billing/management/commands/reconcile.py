@@ -13,7 +13,9 @@ from billing.facade import reconcile_report
 class Command(BaseCommand):
     """Check the invariants of money over the whole database."""
 
-    help = "Check that events, ledger, balances, holds, quotas, rollups, bulk jobs and audit logs agree."
+    help = (
+        "Check that events, ledger, balances, holds, quotas, rollups, bulk jobs and audits agree."
+    )
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Raises CommandError (exit status 1) with the number of invariants broken."""
