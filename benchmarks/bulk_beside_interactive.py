@@ -2,8 +2,8 @@
 
 `python -m benchmarks.bulk_beside_interactive`: a whole house on the real engine. Some clients ask,
 read a streamed answer, pause and ask again, without a batch and then beside one of many lines; then
-they stop. How many of the batch's tokens the engine has generated is read from its metrics in
-windows. Wall time.
+they stop. What the engine computes for the batch, prompts and answers, is read from its metrics in
+windows: at first it is mostly prompts of the requests that take the free seats. Wall time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ ALONE_S = 20.0
 SETTLED_FROM_S = 6.0
 """From here on that is all the capacity that it gets."""
 VOCABULARY = "mill river wheel stone water grain bread pond field wall bees rain oak dawn road"
-METRIC = "vllm:generation_tokens_total"
+METRICS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
 def prompt(drawn: random.Random) -> str:
@@ -83,7 +83,7 @@ async def _first_token_s(client: httpx.AsyncClient, house: BulkHouse, body: obje
 
 @dataclass(slots=True)
 class Windows:
-    """Tokens that the engine generated, window by window."""
+    """Tokens that the engine computed, window by window."""
 
     metrics_url: str
     rates: list[tuple[float, float]] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Windows:
     def tokens(self) -> float:
         """So far."""
         text = httpx.get(self.metrics_url, trust_env=False).raise_for_status().text
-        values = [line.split()[-1] for line in text.splitlines() if line.startswith(METRIC)]
+        values = [line.split()[-1] for line in text.splitlines() if line.startswith(METRICS)]
         return sum(map(float, values))
 
 
@@ -128,10 +128,14 @@ def write_batch(path: Path, lines: int, model: str) -> None:
 
 def main() -> None:
     """Prints the table."""
-    argparse.ArgumentParser(prog="python -m benchmarks.bulk_beside_interactive").parse_args()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bulk_beside_interactive")
+    parser.add_argument("--in-flight-max", type=int, help="of the worker; its default if left out")
+    in_flight_max = parser.parse_args().in_flight_max
     bundle = loaded_bundle()
     port = free_port()
     extra = {"HEADRACE_METRICS_PORT": str(port)}
+    if in_flight_max is not None:
+        extra["HEADRACE_BATCH_IN_FLIGHT_MAX"] = str(in_flight_max)
     with (
         bulk_house(bundle, workers=1, stub=False, extra=extra) as house,
         house.client() as client,
