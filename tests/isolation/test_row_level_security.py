@@ -415,7 +415,6 @@ WRITES = [
     "UPDATE bulk_file SET storage_name = 'another'",
     "UPDATE bulk_file SET size_bytes = 0",
     "UPDATE bulk_job SET charge_pico = 0",
-    "UPDATE bulk_job SET key_id = key_id",
     "DELETE FROM bulk_job",
     "UPDATE bulk_item SET answer = 'mine'",
     "UPDATE bulk_item SET charge_pico = 0",
