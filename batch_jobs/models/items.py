@@ -1,7 +1,7 @@
 """Items: one line of a batch, or one document of a summarisation and each part of a long one.
 
 An item holds no text to compute on: `source`, `source_offset` and `source_bytes` say where that
-lies. `sql/0003_bulk.sql` holds the claim, `sql/0004_pump.sql` the transitions.
+lies. `sql/0004_pump.sql` holds the claim and the transitions.
 """
 
 from datetime import UTC, datetime

@@ -18,7 +18,7 @@ KV_HIGH_SHARE = 0.95
 QUEUE_DEEP_SHARE = 0.5
 """Waiting requests, of those that run, from which on more in flight gain nothing."""
 QUEUE_DEEP_MIN = 8
-LIVE_PART = 8
+LIVE_PART = 16
 """While somebody is being answered, at most one in so many of what may be in flight: the engine
 puts batch behind, but every batch sequence makes the step longer that a newcomer waits for."""
 USED_SHARE = 0.75

@@ -26,7 +26,7 @@ ALTER TABLE bulk_item SET (
 -- last and no claim has to write to a job. A job with a budget or a number of claims left is
 -- locked: two claimers would both find room in what is left. One whose next item does not fit its
 -- budget while none of its items is under way is paused.
-CREATE OR REPLACE FUNCTION batch_jobs_claim_items(
+CREATE FUNCTION batch_jobs_claim_items(
     new_request_ids uuid[], lease_s integer, jobs_max integer
 )
 RETURNS TABLE (
@@ -555,6 +555,7 @@ BEGIN
 END
 $$;
 
+ALTER FUNCTION batch_jobs_claim_items OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_store_answers OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_finalize_ended OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_end_items OWNER TO headrace_definer;
@@ -562,8 +563,9 @@ ALTER FUNCTION batch_jobs_return_items OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_renew_items OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_hold_back OWNER TO headrace_definer;
 ALTER FUNCTION batch_jobs_forfeit_items OWNER TO headrace_definer;
-REVOKE ALL ON FUNCTION batch_jobs_store_answers, batch_jobs_finalize_ended, batch_jobs_end_items,
-    batch_jobs_return_items, batch_jobs_renew_items, batch_jobs_hold_back, batch_jobs_forfeit_items
-    FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION batch_jobs_store_answers, batch_jobs_end_items, batch_jobs_return_items,
-    batch_jobs_renew_items, batch_jobs_hold_back, batch_jobs_forfeit_items TO headrace_app;
+REVOKE ALL ON FUNCTION batch_jobs_claim_items, batch_jobs_store_answers,
+    batch_jobs_finalize_ended, batch_jobs_end_items, batch_jobs_return_items,
+    batch_jobs_renew_items, batch_jobs_hold_back, batch_jobs_forfeit_items FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION batch_jobs_claim_items, batch_jobs_store_answers, batch_jobs_end_items,
+    batch_jobs_return_items, batch_jobs_renew_items, batch_jobs_hold_back,
+    batch_jobs_forfeit_items TO headrace_app;

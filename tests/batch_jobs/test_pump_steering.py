@@ -76,7 +76,7 @@ def test_it_does_not_grow_while_it_is_not_used() -> None:
 
 def test_little_is_in_flight_while_somebody_is_answered_and_less_while_he_waits() -> None:
     steering = after(Steering(64), *[IDLE] * 8, *[LIVE] * 8)
-    assert steering.in_flight == 8
+    assert steering.in_flight == 4
     assert after(steering, *[QUEUED] * 8).in_flight == 1
 
 
