@@ -38,8 +38,9 @@ _TOKENS_PER_S = """
     SELECT sum(prompt_tokens + completion_tokens)::float
            / (count(DISTINCT bucket_at) * %(bucket_s)s)
       FROM bulk_progress
-     WHERE bucket_at > now() - interval '1 day'
-       AND job_id IN (SELECT id FROM bulk_job ORDER BY id DESC LIMIT 200)"""
+     WHERE bucket_at > now() - interval '1 day' AND organization_id = %(organization)s
+       AND job_id IN (SELECT id FROM bulk_job WHERE organization_id = %(organization)s
+                       ORDER BY id DESC LIMIT 200)"""
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of a whole job; amounts in pico-units. `duration_s` is None when nothing ran lately.
+    """Of a whole job; amounts in pico-units. `duration_s` is None when nothing of the
+    organization's ran lately: how fast others are served is not its to know.
 
     `prompt_basis` is `counted` or `sampled`; `completion_basis` is `measured`, on a job of the
     project's with the same options, or `at_most`.
@@ -107,7 +109,7 @@ def estimate(
     around = fitter.instruction_tokens + TEMPLATE_TOKENS_USUAL
     prompt = measured.tokens() + measured.requests * around + math.ceil(measured.merged * each)
     completion = math.ceil(measured.requests * each)
-    tokens_per_s = _number(_TOKENS_PER_S, bucket_s=BUCKET_S)
+    tokens_per_s = _number(_TOKENS_PER_S, bucket_s=BUCKET_S, organization=job.organization_id)
     return Estimate(
         prompt_tokens=prompt,
         completion_tokens=completion,

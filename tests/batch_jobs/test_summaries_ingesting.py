@@ -130,20 +130,32 @@ def test_a_job_that_is_to_wait_is_ready_with_its_estimate(acme: Submitter) -> No
     assert job_of(job_id).enqueued_tokens == prompt
 
 
-def test_an_estimate_learns_from_what_ran_before(acme: Submitter) -> None:
-    answer_all(acme.ingested(("a.jsonl", jsonl(one="first text"))))
+def sample_progress(submitter: Submitter) -> None:
+    """Twenty tokens of each job of an organization's ended just now."""
     with connections["housekeeper"].cursor() as cursor:
         cursor.execute(
             "INSERT INTO bulk_progress (organization_id, job_id, bucket_at, items, prompt_tokens,"
             " completion_tokens, charge_pico) SELECT organization_id, id, now(), 1, 15, 5, 0"
             " FROM bulk_job WHERE organization_id = %s",
-            [acme.tenant.organization_id],
+            [submitter.tenant.organization_id],
         )
+
+
+def test_an_estimate_learns_from_what_ran_before(acme: Submitter) -> None:
+    answer_all(acme.ingested(("a.jsonl", jsonl(one="first text"))))
+    sample_progress(acme)
     other = acme.read(acme.ingested(("a.jsonl", jsonl(one="second text")))).estimate
 
     assert (other["completion_basis"], other["completion_tokens"]) == ("measured", 4)
     # 20 tokens in a bucket of ten seconds.
     assert other["duration_s"] == -(-(other["prompt_tokens"] + 4) // 2)
+
+
+def test_an_estimate_tells_nothing_of_what_others_run(acme: Submitter, globex: Submitter) -> None:
+    answer_all(globex.ingested(("a.jsonl", jsonl(one="first text"))))
+    sample_progress(globex)
+
+    assert acme.read(acme.ingested(("a.jsonl", jsonl(one="text")))).estimate["duration_s"] is None
 
 
 def test_identical_documents_are_computed_once(acme: Submitter) -> None:
