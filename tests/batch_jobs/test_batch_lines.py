@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batch_jobs.batches.estimate import SAMPLES_MAX, TEXT_CHARS_MAX, TokenEstimate
@@ -25,6 +25,7 @@ def words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw of JSON takes a second
 @given(
     st.binary(max_size=200) | st.dictionaries(FIELDS, JSON).map(lambda o: json.dumps(o).encode())
 )

@@ -31,10 +31,8 @@ def test_an_event_reaches_webhook_and_mailbox(
 ) -> None:
     with override_settings(WEBHOOK_LOOPBACK_ALLOWED=True, EMAIL_FILE_PATH=str(tmp_path)):
         facade.create_webhook_endpoint(acme.owner, receiver.url, ["invoice.issued"])
-        with facade.tenant_scope(acme.tenant.organization_id):
-            facade.emit(
-                acme.tenant.organization_id, "invoice.issued", {"total_pico": "12340000000000"}
-            )
+        data = {"total_pico": "12340000000000"}
+        facade.emit(acme.tenant.organization_id, "invoice.issued", data, using="housekeeper")
         tasks.deliver_webhooks.run()
         tasks.send_mail.run()
 

@@ -447,6 +447,8 @@ def test_mail_of_an_event_goes_once_to_those_it_concerns_or_names_of_the_members
     with override_settings(EMAIL_BACKEND="django.core.mail.backends.locmem.EmailBackend"):
         mail.outbox = []
         at_once([lambda: send_due_mail(datetime.now(UTC)) for _ in range(4)])
+        while send_due_mail(datetime.now(UTC)):  # other tests' mail may come first
+            pass
         expected = {addresses["owner"], addresses["billing"], addresses["viewer"]}
         known = {*addresses.values(), "boss@example.com"}
         sent = [one for one in mail.outbox if set(one.to) & known]
