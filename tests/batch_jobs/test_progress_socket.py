@@ -50,10 +50,20 @@ class House:
 
     async def socket(self, summary_id: str, secret: str | None, *subprotocols: str) -> "Socket":
         """One that was accepted."""
+        make: Any = ApplicationCommunicator  # it has no types
+        socket = Socket(make(self.application, self.scope(summary_id, secret, *subprotocols)))
+        await socket.talk.send_input({"type": "websocket.connect"})
+        opened = await socket.talk.receive_output(timeout=WAIT_S)
+        assert opened["type"] == "websocket.accept"
+        socket.subprotocol = opened.get("subprotocol")
+        return socket
+
+    def scope(self, summary_id: str, secret: str | None, *subprotocols: str) -> dict[str, Any]:
+        """ASGI's of such a socket."""
         headers = [(b"host", b"127.0.0.1")]
         if secret:
             headers.append((b"authorization", f"Bearer {secret}".encode()))
-        scope = {
+        return {
             "type": "websocket",
             "path": f"/api/v1/summaries/{summary_id}/progress",
             "query_string": b"",
@@ -61,13 +71,6 @@ class House:
             "subprotocols": list(subprotocols),
             "client": ("127.0.0.1", 1),
         }
-        make: Any = ApplicationCommunicator  # it has no types
-        socket = Socket(make(self.application, scope))
-        await socket.talk.send_input({"type": "websocket.connect"})
-        opened = await socket.talk.receive_output(timeout=WAIT_S)
-        assert opened["type"] == "websocket.accept"
-        socket.subprotocol = opened.get("subprotocol")
-        return socket
 
 
 class Socket:
@@ -233,6 +236,42 @@ def test_a_key_has_so_many_sockets(acme: SummaryTenant) -> None:
         return refused
 
     assert run(story) == 4429
+
+
+@override_settings(WEBSOCKETS_PER_KEY_MAX=2)
+def test_handshakes_side_by_side_get_no_more_than_a_keys_sockets(acme: SummaryTenant) -> None:
+    summary_id = acme.running("a")
+
+    async def story(house: House) -> list[int]:
+        opening = [house.socket(summary_id, acme.tenant.secret) for _ in range(6)]
+        sockets = await asyncio.gather(*opening)
+        house.runtime.draining = True
+        return [await closed_with(socket) for socket in sockets]
+
+    assert sorted(run(story)) == [4429] * 4 + [4503] * 2
+
+
+def test_a_handshake_that_fails_keeps_no_place(acme: SummaryTenant) -> None:
+    summary_id = acme.running("a")
+
+    async def story(house: House) -> int:
+        scope = house.scope(summary_id, acme.tenant.secret)
+        events = [{"type": "websocket.connect"}]
+        places = []
+
+        async def receive() -> Any:
+            return events.pop()
+
+        async def gone(message: Any) -> None:
+            places.append(len(house.runtime.watched_keys))
+            raise ConnectionResetError
+
+        with pytest.raises(ConnectionResetError):
+            await house.application(scope, receive, gone)
+        assert places == [1]
+        return len(house.runtime.watched_keys)
+
+    assert run(story) == 0
 
 
 def test_a_revoked_key_follows_no_more(acme: SummaryTenant) -> None:

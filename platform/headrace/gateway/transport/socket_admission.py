@@ -4,9 +4,11 @@ Never by the query string, which ends up in logs. Called by each consumer before
 refusal is a close code, for browsers show their scripts nothing else of it.
 """
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
@@ -54,11 +56,33 @@ def accepted_subprotocol(scope: dict[str, Any]) -> str | None:  # ASGI's
 
 
 async def admit_socket(
+    socket: AsyncWebsocketConsumer, needed: KeyScope, revoked: Callable[[], None]
+) -> tuple[int | None, KeyIdentity | None]:
+    """Accepts the socket; the close code of a refusal, or the identity.
+
+    An admitted one has its place in the runtime's `watched_keys`, which its `disconnect` gives
+    back; `revoked` is called when its key may no longer be used.
+    """
+    scope, runtime = socket.scope, socket.runtime
+    refused, identity = await _admission(scope, runtime, needed)
+    if refused is None and identity is not None:
+        # Nothing is awaited since the count: handshakes side by side see each other's places.
+        runtime.watched_keys[socket] = (identity.key_id, revoked)
+    try:
+        # Accepted also where it is refused: a close code reaches the client only after the
+        # handshake.
+        await socket.accept(accepted_subprotocol(scope))
+    except BaseException:
+        runtime.watched_keys.pop(socket, None)
+        raise
+    return refused, identity
+
+
+async def _admission(
     scope: dict[str, Any],  # ASGI's
     runtime: GatewayRuntime,
     needed: KeyScope,
 ) -> tuple[int | None, KeyIdentity | None]:
-    """The close code of a refusal, or the identity."""
     try:
         _check_origin(header(scope, b"origin"), header(scope, b"host"))
         identity = await _identify(scope, runtime)

@@ -36,7 +36,6 @@ from headrace.gateway.transport.socket_admission import (
     CLOSE_UNAUTHORIZED,
     CLOSE_UNAVAILABLE,
     CLOSE_WAIT_S,
-    accepted_subprotocol,
     admit_socket,
 )
 from headrace.telemetry import metrics
@@ -78,16 +77,12 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
         self._last_heard = time.monotonic()
         self._idle: asyncio.Task[None] | None = None
         self.runtime = self.scope["runtime"]
-        refused, identity = await admit_socket(self.scope, self.runtime, KeyScope.CHAT)
-        # Accepted also where it is refused: a close code reaches the client only after the
-        # handshake.
-        await self.accept(accepted_subprotocol(self.scope))
+        refused, identity = await admit_socket(self, KeyScope.CHAT, self._revoked)
         if refused is not None:
             await self._close(refused)
             return
         assert identity is not None
         self.identity = identity
-        self.runtime.watched_keys[self] = (identity.key_id, self._revoked)
         self._idle = asyncio.ensure_future(self._close_when_idle())
 
     async def disconnect(self, code: int) -> None:

@@ -19,7 +19,6 @@ from headrace.gateway.transport.socket_admission import (
     CLOSE_UNAVAILABLE,
     CLOSE_WAIT_S,
     REASONS,
-    accepted_subprotocol,
     admit_socket,
 )
 from headrace.management_api.bulk.progress_feed import ENDED, ProgressFeeds, Viewer
@@ -42,15 +41,11 @@ class ProgressConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channel
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.runtime, self.feeds = self.scope["runtime"], self.scope["progress_feeds"]
-        refused, identity = await admit_socket(self.scope, self.runtime, KeyScope.BATCHES)
-        # Accepted also where it is refused: a close code reaches the client only after the
-        # handshake.
-        await self.accept(accepted_subprotocol(self.scope))
+        refused, identity = await admit_socket(self, KeyScope.BATCHES, self._revoked)
         if refused is not None:
             await self._close(refused)
             return
         assert identity is not None
-        self.runtime.watched_keys[self] = (identity.key_id, self._revoked)
         self._following = asyncio.ensure_future(self._follow(identity))
 
     async def disconnect(self, code: int) -> None:
