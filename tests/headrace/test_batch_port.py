@@ -191,6 +191,25 @@ def test_an_empty_balance_is_the_whole_jobs(port: BatchPort, bundle: Bundle) -> 
     assert (outcome.retryable, outcome.deferred, outcome.job_wide) == (True, True, True)
 
 
+def test_a_balance_that_open_holds_take_up_is_the_whole_jobs(
+    port: BatchPort, bundle: Bundle
+) -> None:
+    tenant = new_tenant(credit_pico=0)
+    terms = port.terms(tenant.organization_id, tenant.project_id, bundle.name)
+    assert terms is not None
+    # Enough for one of them, not for two.
+    billing.grant_credit(tenant.organization_id, 7_500 * terms.output_micros_per_mtok, "one")
+    asked = {"model": bundle.name, "messages": HELLO, "max_tokens": 5_000}
+    first = port.run(port.complete(request_of(tenant, **asked), Taker()))
+    wait_until(lambda: held_pico(tenant) > 0)
+    outcome = run(port, request_of(tenant, **asked))
+    assert held_pico(tenant) > 0
+    first.cancel()
+    wait_until(lambda: held_pico(tenant) == 0)
+    assert (outcome.status_code, outcome.error_code) == (429, "insufficient_quota")
+    assert (outcome.retryable, outcome.deferred, outcome.job_wide) == (True, True, True)
+
+
 def test_a_revoked_key_is_the_whole_jobs(port: BatchPort, bundle: Bundle) -> None:
     tenant = new_tenant()
     tenants.revoke_key(tenant.organization_id, tenant.key_id, using="housekeeper")

@@ -123,7 +123,7 @@ class BatchPort:
             store = _store(request, order, runtime, on_answer)
             completion = runtime.complete(_caller(request, rules), order, store)
         except errors.ApiError as error:
-            return await _refused(request, error)
+            return _refused(request, error)
         try:
             return await _outcome(request, completion)
         except asyncio.CancelledError:
@@ -253,7 +253,7 @@ async def _outcome(request: BulkRequest, completion: Completion) -> BulkOutcome 
     try:
         await completion.opened()
     except errors.ApiError as error:
-        return await _refused(request, error)
+        return _refused(request, error)
     _, end = await completion.whole()
     if end.error is None:
         if end.settled is None:
@@ -265,14 +265,12 @@ async def _outcome(request: BulkRequest, completion: Completion) -> BulkOutcome 
     return _failed(request, end.error, job_wide=end.error.status in KEYS_FAULT)
 
 
-async def _refused(request: BulkRequest, error: errors.ApiError) -> BulkOutcome:
+def _refused(request: BulkRequest, error: errors.ApiError) -> BulkOutcome:
     """Nothing reached an engine: there is none, or the request may not run, now or ever."""
-    if error.status >= 500 or error.status in KEYS_FAULT:
+    if error.status >= 500 or error.status in KEYS_FAULT or error.code == "insufficient_quota":
+        # A balance that open holds take up is the whole job's, too: else each of its lines would
+        # be claimed, read and refused again and again. The first wait is short.
         return _failed(request, error, deferred=True, job_wide=True)
-    if error.code == "insufficient_quota":
-        # What is only taken up by open holds comes back with each that ends.
-        balance = await in_database(billing.facade.balance, request.organization_id)
-        return _failed(request, error, deferred=True, job_wide=balance.held_pico == 0)
     return _failed(request, error)
 
 
