@@ -34,6 +34,7 @@ from batch_jobs.summaries.estimating import estimate
 from batch_jobs.summaries.fitting import Fitter
 from batch_jobs.summaries.options import SummaryOptions, parse_options
 from batch_jobs.summaries.reading import (
+    Page,
     ReadingState,
     name_documents,
     new_extractor,
@@ -92,13 +93,13 @@ class _Ingestion:
         self._options = replace(asked, model=self._terms.public_id)
         self._asked = asked
         self._fitter = Fitter(asked, self._terms, self._port, settings.SUMMARY_PARTS_MAX)
+        self._ends_at: float | None = None
 
     def read(self) -> bool:
         """Reads until the slice is over; True when there is more."""
-        ends_at = time.monotonic() + settings.SUMMARY_READ_S
         with new_extractor() as extractor:
             while self._state.input_number < len(self._file_ids):
-                if not self._read_input(extractor, ends_at):
+                if not self._read_input(extractor):
                     return True
                 self._state.input_number += 1
                 self._state.at = {}
@@ -120,7 +121,7 @@ class _Ingestion:
             raise _Hopeless(LineError("invalid_tokens_max", message, None, "tokens_max"))
         return terms
 
-    def _read_input(self, extractor: Extractor, ends_at: float) -> bool:
+    def _read_input(self, extractor: Extractor) -> bool:
         """Reads on in the current input; False when time was up before its end."""
         filename = None
         try:
@@ -129,15 +130,21 @@ class _Ingestion:
             )
             filename = source.filename
             with source.stream:
-                for documents in read_pages(source, self._state.at):
-                    self._check(documents, filename)
-                    self._store(documents, filename)
-                    if time.monotonic() >= ends_at:
+                for page in read_pages(source, self._state.at):
+                    self._check(page.documents, filename)
+                    self._store(page, filename)
+                    if self._is_over():
                         return False
         except InputUnreadable as error:
             message = str(error) if filename is None else f"{filename}: {error}"
             raise _Hopeless(LineError(error.code, message, error.line, INPUT)) from error
         return True
+
+    def _is_over(self) -> bool:
+        # From the first page on: what comes before may be the way to where the last slice ended.
+        if self._ends_at is None:
+            self._ends_at = time.monotonic() + settings.SUMMARY_READ_S
+        return time.monotonic() >= self._ends_at
 
     def _check(self, documents: Sequence[Document], filename: str) -> None:
         if self._state.documents + len(documents) > settings.SUMMARY_DOCUMENTS_MAX:
@@ -155,16 +162,16 @@ class _Ingestion:
                 )
             )
 
-    def _store(self, documents: Sequence[Document], filename: str) -> None:
+    def _store(self, found: Page, filename: str) -> None:
         """One page: its texts, then its items and how far we are, in one transaction."""
-        job, state = self._job, self._state
+        job, state, documents = self._job, self._state, found.documents
         self._keep_lease()
         named = name_documents(job, documents, filename, state.documents + 1, self._options)
         digests = list({each.digest for each in named if each.digest is not None})
         page = draft_page(named, staging.find_twins(job, digests), self._fitter)
         shard_id = staging.stage_texts(job, page.texts, self._now)
         state.measured.add(page, self._port.count_tokens)
-        state.at = documents[-1].cursor
+        state.at = found.cursor
         state.documents += len(documents)
         state.tries = 0
         with locked(job) as row:

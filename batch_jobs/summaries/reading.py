@@ -102,22 +102,31 @@ def new_extractor() -> ChildExtractor:
     )
 
 
-def read_pages(source: Input, at: Cursor) -> Iterator[list[Document]]:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents that are stored together, if any, and where reading goes on after them."""
+
+    documents: list[Document]
+    cursor: Cursor
+
+
+def read_pages(source: Input, at: Cursor) -> Iterator[Page]:
     """The documents of an input from `at`, in pages that bound memory and the time between two."""
     page: list[Document] = []
     page_bytes, ends_at = 0, time.monotonic() + settings.SUMMARY_PAGE_S
-    for document in read_documents(source, at):
-        page.append(document)
-        page_bytes += len(document.text)
+    for found in read_documents(source, at):
+        if isinstance(found, Document):
+            page.append(found)
+            page_bytes += len(found.text)
         if (
             len(page) == settings.SUMMARY_PAGE_DOCUMENTS
             or page_bytes >= settings.SUMMARY_PAGE_BYTES_MAX
             or time.monotonic() > ends_at
         ):
-            yield page
+            yield Page(page, found.cursor)
             page, page_bytes, ends_at = [], 0, time.monotonic() + settings.SUMMARY_PAGE_S
     if page:
-        yield page
+        yield Page(page, page[-1].cursor)
 
 
 def name_documents(

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from batch_jobs.summaries.sources.documents import (
     ID_FIELDS,
     TEXT_FIELDS,
+    Blanks,
     Cursor,
-    Document,
+    Found,
     Input,
     InputUnreadable,
+    Tick,
     checked,
 )
 from batch_jobs.summaries.sources.lines import read_lines
@@ -28,8 +30,8 @@ ENVELOPE_BYTES = 1 << 20
 class _Rows:
     """The physical lines of a CSV file, for `csv.reader`; bounds what one row may pull."""
 
-    def __init__(self, source: Input, offset: int, number: int) -> None:
-        self._row_bytes_max = 2 * source.limits.document_bytes_max + ENVELOPE_BYTES
+    def __init__(self, source: Input, offset: int, number: int, row_bytes_max: int) -> None:
+        self._row_bytes_max = row_bytes_max
         self._lines = read_lines(source.stream, offset, self._row_bytes_max)
         self.offset = offset
         self.number = number
@@ -40,6 +42,11 @@ class _Rows:
         """What comes next is a new row."""
         self._row_offset = self.offset
         self.row_number = self.number + 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the row that was begun, so far."""
+        return self.offset - self._row_offset
 
     def __iter__(self) -> Iterator[str]:
         for line, offset in self._lines:
@@ -54,12 +61,14 @@ class _Rows:
             yield line.decode("utf-8-sig" if self.number == 1 else "utf-8", "surrogateescape")
 
 
-def read(source: Input, cursor: Cursor) -> Iterator[Document]:
-    """The documents after `cursor`: {"offset", "line"}; raises InputUnreadable."""
+def read(source: Input, cursor: Cursor) -> Iterator[Found]:
+    """The documents after `cursor`: {"offset", "line", "blank"}; raises InputUnreadable."""
     delimiter = _delimiter(source)
+    row_bytes_max = 2 * source.limits.document_bytes_max + ENVELOPE_BYTES
     # A limit of the whole process, whose default would refuse a long document.
-    csv.field_size_limit(2 * source.limits.document_bytes_max + ENVELOPE_BYTES)
-    rows = _Rows(source, 0, 0)
+    csv.field_size_limit(row_bytes_max)
+    # It is read again by each slice.
+    rows = _Rows(source, 0, 0, HEADER_BYTES_MAX)
     header = next(_reader(rows, delimiter), [])
     names = [_cell(name).strip().lower() for name in header]
     text_column = _column(names, source.text_field, TEXT_FIELDS)
@@ -68,14 +77,20 @@ def read(source: Input, cursor: Cursor) -> Iterator[Document]:
         wanted = source.text_field or " or ".join(TEXT_FIELDS)
         missing = wanted if text_column is None else source.id_field
         raise InputUnreadable("missing_column", f"no column {missing}; has {names[:50]}", 1)
-    if cursor:
-        rows = _Rows(source, cursor["offset"], cursor["line"])
-    else:
-        rows.start_row()
+    rows = _Rows(
+        source,
+        cursor.get("offset", rows.offset),
+        cursor.get("line", rows.number),
+        row_bytes_max,
+    )
+    blanks = Blanks(cursor)
     for row in _reader(rows, delimiter):
         line = rows.row_number
-        after = {"offset": rows.offset, "line": rows.number}
+        is_due = not row and blanks.add(rows.row_bytes, line)
+        after = {"offset": rows.offset, "line": rows.number, "blank": blanks.bytes}
         rows.start_row()
+        if is_due:
+            yield Tick(after)
         if row:
             name = None if id_column is None or id_column >= len(row) else _cell(row[id_column])
             text = None if text_column >= len(row) else _cell(row[text_column])

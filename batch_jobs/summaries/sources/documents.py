@@ -17,6 +17,10 @@ ID_FIELDS = ("id", "custom_id")
 TEXT_FIELDS = ("text", "document", "content")
 ID_CHARS_MAX = 400
 """Below the 512 that an item's custom id may have: a repeated one gets a suffix."""
+BLANK_BYTES_MAX = 64 << 20
+TICK_LINES = 10_000
+TICK_BYTES = 1 << 20
+"""Blank lines of a source after which it says where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,16 @@ class Document:
     text: str = ""
     error_code: str | None = None
     error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """No document yet, but reading has come as far as `cursor`: time to ask whether to go on."""
+
+    cursor: Cursor
+
+
+Found = Document | Tick
 
 
 class InputUnreadable(BatchError):
@@ -87,6 +101,29 @@ class Input:
     extractor: Extractor
     id_field: str | None = None
     text_field: str | None = None
+
+
+class Blanks:
+    """Counts what an input has between its documents; `TICK_LINES` or `TICK_BYTES` make a tick.
+
+    Raises InputUnreadable for more than BLANK_BYTES_MAX of an input.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.bytes = cursor.get("blank", 0)
+        self._lines_ticked, self._bytes_ticked = 0, self.bytes
+
+    def add(self, size_bytes: int, line: int) -> bool:
+        """One more blank line; True when a tick is due."""
+        self.bytes += size_bytes
+        self._lines_ticked += 1
+        if self.bytes > BLANK_BYTES_MAX:
+            message = f"it has more than {BLANK_BYTES_MAX} bytes of blank lines"
+            raise InputUnreadable("too_many_blank_lines", message, line)
+        if self._lines_ticked < TICK_LINES and self.bytes - self._bytes_ticked < TICK_BYTES:
+            return False
+        self._lines_ticked, self._bytes_ticked = 0, self.bytes
+        return True
 
 
 def checked(name: str | None, line: int, cursor: Cursor, text: object, bytes_max: int) -> Document:

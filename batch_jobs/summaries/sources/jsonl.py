@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from batch_jobs.summaries.sources.documents import (
     ID_FIELDS,
     TEXT_FIELDS,
+    Blanks,
     Cursor,
     Document,
+    Found,
     Input,
+    Tick,
     checked,
     failed,
     name_of,
@@ -24,17 +27,20 @@ ENVELOPE_BYTES = 64 * 1024
 ESCAPE_BYTES = 6
 
 
-def read(source: Input, cursor: Cursor) -> Iterator[Document]:
-    """The documents after `cursor`: {"offset", "line"}."""
-    number = cursor.get("line", 0)
+def read(source: Input, cursor: Cursor) -> Iterator[Found]:
+    """The documents after `cursor`: {"offset", "line", "blank"}; raises InputUnreadable."""
+    number, blanks = cursor.get("line", 0), Blanks(cursor)
     bytes_max = source.limits.document_bytes_max
     line_bytes_max = ESCAPE_BYTES * bytes_max + ENVELOPE_BYTES
     for line, offset in read_lines(source.stream, cursor.get("offset", 0), line_bytes_max):
         number += 1
-        after = {"offset": offset, "line": number}
+        is_due = line is not None and line.isspace() and blanks.add(len(line), number)
+        after = {"offset": offset, "line": number, "blank": blanks.bytes}
         if line is None:
             message = f"the line has more than {line_bytes_max} bytes"
             yield failed(None, number, after, "document_too_large", message)
+        elif is_due:
+            yield Tick(after)
         elif not line.isspace():
             yield _document(source, line, number, after)
 

@@ -6,14 +6,15 @@ Memory stays flat whatever the file holds. Called by ingestion, and for the inpu
 from collections.abc import Iterator
 
 from batch_jobs.summaries.sources import csv_files, jsonl, parquet, single, zip_files
-from batch_jobs.summaries.sources.documents import Cursor, Document, Input, InputUnreadable
+from batch_jobs.summaries.sources.documents import Cursor, Found, Input, InputUnreadable
 from batch_jobs.summaries.sources.sniffing import HEAD_BYTES, Kind, kind_of
 
 
-def read_documents(source: Input, cursor: Cursor) -> Iterator[Document]:
+def read_documents(source: Input, cursor: Cursor) -> Iterator[Found]:
     """The documents of an input after `cursor`, which the last one read brought.
 
-    Raises InputUnreadable when it cannot be read as a whole, at once or in the middle.
+    Where it has none for long, it ticks instead. Raises InputUnreadable when it cannot be read as
+    a whole, at once or in the middle.
     """
     source.stream.seek(0)
     kind = kind_of(source.filename, source.stream.read(HEAD_BYTES))
@@ -25,7 +26,7 @@ def read_documents(source: Input, cursor: Cursor) -> Iterator[Document]:
     return _read(source, cursor, kind)
 
 
-def _read(source: Input, cursor: Cursor, kind: Kind) -> Iterator[Document]:
+def _read(source: Input, cursor: Cursor, kind: Kind) -> Iterator[Found]:
     match kind:
         case Kind.JSONL:
             return jsonl.read(source, cursor)

@@ -4,6 +4,7 @@ What strangers wrote is read by native code, in a child process under limits: se
 The worker itself never loads it.
 """
 
+import io
 import json
 import shutil
 import subprocess
@@ -27,15 +28,24 @@ from batch_jobs.summaries.sources.documents import (
 
 ESCAPE_BYTES = 6
 """A character of JSON may take so many."""
+RATIO_MAX = 200
+"""All texts together may have this many times the file's bytes, once they are more than
+RATIO_FREE_CHARS: a few bytes may repeat the longest text for ever."""
+RATIO_FREE_CHARS = 64 << 20
 
 
 def read(source: Input, cursor: Cursor) -> Iterator[Document]:
-    """The documents after `cursor`: {"group", "row", "line"}; raises InputUnreadable."""
-    line = cursor.get("line", 0)
+    """The documents after `cursor`: {"group", "row", "line", "chars"}; raises InputUnreadable."""
+    line, chars = cursor.get("line", 0), cursor.get("chars", 0)
     bytes_max = source.limits.document_bytes_max
+    chars_max = max(RATIO_FREE_CHARS, RATIO_MAX * source.stream.seek(0, io.SEEK_END))
     for group, row, name, text in _rows(source, cursor):
         line += 1
-        after = {"group": group, "row": row, "line": line}
+        chars += len(text) if isinstance(text, str) else 0
+        if chars > chars_max:
+            message = f"its texts have more than {chars_max} characters, {RATIO_MAX} times its size"
+            raise InputUnreadable("parquet_too_large", message)
+        after = {"group": group, "row": row, "line": line, "chars": chars}
         yield checked(name_of(name), line, after, text, bytes_max)
 
 

@@ -14,10 +14,11 @@ from typing import BinaryIO, cast
 from batch_jobs.summaries.sources import single
 from batch_jobs.summaries.sources.documents import (
     Cursor,
-    Document,
     DocumentUnreadable,
+    Found,
     Input,
     InputUnreadable,
+    Tick,
     failed,
 )
 from batch_jobs.summaries.sources.sniffing import HEAD_BYTES, Kind, kind_of
@@ -28,10 +29,13 @@ RATIO_FREE_BYTES = 1 << 20
 _STORED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 
-ReadRows = Callable[[Input, Cursor, Kind], Iterator[Document]]
+ROWS_BYTES_MAX = 4 << 30
+"""Of an entry with rows: each slice unpacks it again up to where it goes on."""
+
+ReadRows = Callable[[Input, Cursor, Kind], Iterator[Found]]
 
 
-def read(source: Input, cursor: Cursor, read_rows: ReadRows) -> Iterator[Document]:
+def read(source: Input, cursor: Cursor, read_rows: ReadRows) -> Iterator[Found]:
     """The documents after `cursor`: {"entry", "inner", "line"}; `read_rows` reads JSONL and CSV.
 
     Raises InputUnreadable for what is no ZIP file, or one over the limits as a whole.
@@ -54,10 +58,13 @@ def read(source: Input, cursor: Cursor, read_rows: ReadRows) -> Iterator[Documen
             inner = cursor.get("inner") or {} if index == cursor.get("entry", 0) else {}
             if inner.get("done") or _is_hidden(entries[index]):
                 continue
-            for document in _entry(source, archive, entries[index], inner, read_rows):
-                line += 1
-                after = {"entry": index, "inner": document.cursor, "line": line}
-                yield replace(document, line=line, cursor=after)
+            for found in _entry(source, archive, entries[index], inner, read_rows):
+                line += not isinstance(found, Tick)
+                after = {"entry": index, "inner": found.cursor, "line": line}
+                if isinstance(found, Tick):
+                    yield Tick(after)
+                else:
+                    yield replace(found, line=line, cursor=after)
 
 
 def _entry(
@@ -66,7 +73,7 @@ def _entry(
     entry: zipfile.ZipInfo,
     inner: Cursor,
     read_rows: ReadRows,
-) -> Iterator[Document]:
+) -> Iterator[Found]:
     name, done = entry.filename, {"done": True}
     try:
         _check(source, entry)
@@ -75,9 +82,12 @@ def _entry(
             kind = kind_of(name, stream.read(HEAD_BYTES))
             stream.seek(0)
             if kind in (Kind.JSONL, Kind.CSV):
-                for document in read_rows(opened, inner, kind):
-                    place = f"{name}:{document.line}"
-                    yield replace(document, name=document.name or place)
+                _check_rows(entry)
+                for found in read_rows(opened, inner, kind):
+                    if isinstance(found, Tick):
+                        yield found
+                    else:
+                        yield replace(found, name=found.name or f"{name}:{found.line}")
             elif kind in (Kind.TEXT, Kind.HTML, Kind.PDF):
                 yield single.document(opened, name, 1, done, kind)
             else:
@@ -99,6 +109,12 @@ def _check(source: Input, entry: zipfile.ZipInfo) -> None:
         raise DocumentUnreadable(
             "compressed_too_much", f"the entry unpacks to more than {ratio_max} times its size"
         )
+
+
+def _check_rows(entry: zipfile.ZipInfo) -> None:
+    if entry.file_size > ROWS_BYTES_MAX:
+        message = f"an entry with rows may have {ROWS_BYTES_MAX} bytes"
+        raise DocumentUnreadable("document_too_large", message)
 
 
 def _is_hidden(entry: zipfile.ZipInfo) -> bool:
