@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from django.db import InterfaceError, OperationalError
+from psycopg.errors import QueryCanceled
 
 from batch_jobs.ports import PipelinePort
 
@@ -20,7 +21,8 @@ class Lists(Generic[Entry, Result]):
     """`await lists.put(entry)` is `write([entry])`, perhaps in company: it gets the list's result.
 
     Where `write` raises because of an entry, each is written alone, so that one spoils no other;
-    where the database failed everybody hears of it, since the write may have taken effect.
+    where the database failed everybody hears of it, since the write may have taken effect. One that
+    took too long for the database is undone, and its entries are written alone, too.
     """
 
     def __init__(
@@ -47,6 +49,11 @@ class Lists(Generic[Entry, Result]):
             try:
                 result = await self._port.in_database(self._write, [entry for entry, _ in party])
             except (OperationalError, InterfaceError) as error:
+                if isinstance(error.__cause__, QueryCanceled) and len(party) > 1:
+                    # One entry may be what took so long; nothing of the list was written.
+                    for entry, future in party:
+                        await self._alone(entry, future)
+                    continue
                 for _, future in party:
                     _fail(future, error)
             except Exception:  # noqa: BLE001 - whatever one entry did, the others are written

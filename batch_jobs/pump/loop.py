@@ -172,6 +172,9 @@ class Pump:
         except DatabaseError:
             logger.exception("texts of %d items not read", len(items))
             plans = [Returned(item, Attempt.NOT_MADE, WRITE_AGAIN_S) for item in items]
+        except Exception:  # a process edge: what cannot be prepared must run out of attempts
+            logger.exception("%d items not prepared", len(items))
+            plans = [Returned(item, Attempt.FAILED, WRITE_AGAIN_S) for item in items]
         for flight, plan in zip(flights, plans, strict=True):
             if isinstance(plan, BulkRequest):
                 self._go_on(flight, self._run(flight, plan))
@@ -206,6 +209,9 @@ class Pump:
 
     def _start(self, item: ClaimedItem) -> _Flight:
         flight = _Flight(item)
+        if (older := self._flights.get(item.item_id)) is not None:
+            # Its lease ran out here, and this very process claimed the item again.
+            self._abort(older, Attempt.BROKEN_OFF)
         self._flights[item.item_id] = flight
         self._computing += 1
         if self._renewing is None or self._renewing.done():
@@ -257,10 +263,12 @@ class Pump:
             answer.completion_tokens,
         )
         try:
-            return item.item_id in await self._answers.put(entry)
+            is_stored = item.item_id in await self._answers.put(entry)
         except DatabaseError:
             logger.exception("answer of item %d not stored", item.item_id)
             return False
+        # A list may hold two attempts of this process at one item; the later one alone is paid for.
+        return is_stored and self._flights.get(item.item_id) is flight
 
     async def _conclude(self, item: ClaimedItem, outcome: BulkOutcome) -> None:
         if outcome.job_wide:
