@@ -50,7 +50,11 @@ def source(content: bytes, filename: str, **changes: Any) -> Input:
 
 
 def read(content: bytes, filename: str, **changes: Any) -> list[Document]:
-    return list(read_documents(source(content, filename, **changes), {}))
+    return documents_of(source(content, filename, **changes))
+
+
+def documents_of(opened: Input) -> list[Document]:
+    return [one for one in read_documents(opened, {}) if isinstance(one, Document)]
 
 
 def texts_of(documents: Sequence[Document]) -> list[tuple[str | None, str]]:
@@ -257,7 +261,7 @@ def test_a_line_of_a_gigabyte_is_passed_over_in_little_memory() -> None:
     opened = source(b"", "d.jsonl", stream=stream)
 
     tracemalloc.start()
-    found = texts_of(list(read_documents(opened, {})))
+    found = texts_of(documents_of(opened))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == [(None, "document_too_large"), (None, "after")]
@@ -375,3 +379,11 @@ def test_memory_does_not_grow_with_the_input(
         return peak_bytes
 
     assert peak(20_000) < peak(1000) + MIB
+
+
+def test_a_header_of_any_length_is_told_of_in_few_words() -> None:
+    with pytest.raises(InputUnreadable) as raised:
+        read(b"x" * 500_000 + b"," + b"y" * 400_000 + b"\n1,2\n", "d.csv")
+
+    assert raised.value.code == "missing_column"
+    assert len(str(raised.value)) <= 500

@@ -199,7 +199,7 @@ def test_a_balance_that_open_holds_take_up_is_the_whole_jobs(
     assert terms is not None
     # Enough for one of them, not for two.
     billing.grant_credit(tenant.organization_id, 7_500 * terms.output_micros_per_mtok, "one")
-    asked = {"model": bundle.name, "messages": HELLO, "max_tokens": 5_000}
+    asked: dict[str, Any] = {"model": bundle.name, "messages": HELLO, "max_tokens": 5_000}
     first = port.run(port.complete(request_of(tenant, **asked), Taker()))
     wait_until(lambda: held_pico(tenant) > 0)
     outcome = run(port, request_of(tenant, **asked))

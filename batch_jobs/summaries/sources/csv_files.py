@@ -76,7 +76,9 @@ def read(source: Input, cursor: Cursor) -> Iterator[Found]:
     if text_column is None or (id_column is None and source.id_field is not None):
         wanted = source.text_field or " or ".join(TEXT_FIELDS)
         missing = wanted if text_column is None else source.id_field
-        raise InputUnreadable("missing_column", f"no column {missing}; has {names[:50]}", 1)
+        raise InputUnreadable(
+            "missing_column", f"no column {missing}; has {[name[:64] for name in names[:20]]}", 1
+        )
     rows = _Rows(
         source,
         cursor.get("offset", rows.offset),

@@ -18,6 +18,8 @@ TEXT_FIELDS = ("text", "document", "content")
 ID_CHARS_MAX = 400
 """Below the 512 that an item's custom id may have: a repeated one gets a suffix."""
 BLANK_BYTES_MAX = 64 << 20
+MESSAGE_CHARS_MAX = 500
+"""Of an error: it may quote what the input says, and is kept with a job and its items."""
 TICK_LINES = 10_000
 TICK_BYTES = 1 << 20
 """Blank lines of a source after which it says where it is."""
@@ -53,7 +55,7 @@ class InputUnreadable(BatchError):
     """An input cannot be read at all, or no further; the job fails with it."""
 
     def __init__(self, code: str, message: str, line: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message[:MESSAGE_CHARS_MAX])
         self.code = code
         self.line = line
 
@@ -62,7 +64,7 @@ class DocumentUnreadable(BatchError):
     """One document cannot be read; it fails with this code and message."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message[:MESSAGE_CHARS_MAX])
         self.code = code
 
 
@@ -146,7 +148,9 @@ def checked(name: str | None, line: int, cursor: Cursor, text: object, bytes_max
 def failed(name: str | None, line: int, cursor: Cursor, code: str, message: str) -> Document:
     """A document that cannot be summarised, and why."""
     usable = storable(name) if name and len(name) <= ID_CHARS_MAX else None
-    return Document(usable, line, cursor, error_code=code, error_message=storable(message))
+    return Document(
+        usable, line, cursor, error_code=code, error_message=storable(message[:MESSAGE_CHARS_MAX])
+    )
 
 
 def storable(text: str) -> str:
