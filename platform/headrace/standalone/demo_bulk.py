@@ -43,12 +43,15 @@ def summarise_a_folder(bulk: Bulk) -> None:
     assert {row["custom_id"] for row in rows} == {path.name for path in TEXTS.iterdir()}
     assert all(row["status"] == "done" for row in rows), "each text has its summary"
     row = next(row for row in rows if row["custom_id"] == SHOWN_TEXT)
-    interactive_pico = _interactive_pico(bulk, row)
     print(f"   {SHOWN_TEXT}: {row['summary'].strip()}")
     print(
         f"   {row['prompt_tokens']} input tokens ({row['cached_tokens']} cached),"
         f" {row['completion_tokens']} output tokens: charge {row['charge']} USD"
     )
+    if not row["prompt_tokens"]:
+        print("   unchanged since an earlier run of this demo, so it was not computed again")
+        return
+    interactive_pico = _interactive_pico(bulk, row)
     saved = 1 - int(row["charge_pico"]) / interactive_pico
     print(f"   interactive it would be {decimal_string(interactive_pico)} USD: {saved:.0%} saved")
     assert 0 < int(row["charge_pico"]) < interactive_pico, "the batch price is lower"
