@@ -110,7 +110,8 @@ class ArrivingBody:
             began = time.monotonic()
             pace_s = settings.UPLOAD_STALL_S + arrived / settings.UPLOAD_BYTES_PER_S_MIN - waited_s
             try:
-                async with asyncio.timeout(min(settings.UPLOAD_STALL_S, pace_s)):
+                left_s = settings.UPLOAD_MAX_S - waited_s
+                async with asyncio.timeout(min(settings.UPLOAD_STALL_S, pace_s, left_s)):
                     message = await self._receive()
             except TimeoutError:
                 metrics.LIMIT_HITS.labels("upload_stall").inc()
@@ -169,12 +170,12 @@ class _Uploads:
 
     @contextmanager
     def place(self, organization_id: UUID, bytes_max: int) -> Iterator[_Place]:
-        """Raises ApiError 503 where all are taken, or the organization has half of them."""
+        """Raises ApiError 503 where all are taken, or the organization has a quarter of them."""
         places_max = settings.UPLOADS_MAX
         with self._lock:
             if (
                 self._places.total() >= places_max
-                or self._places[organization_id] >= (places_max + 1) // 2
+                or self._places[organization_id] >= (places_max + 3) // 4
             ):
                 metrics.LIMIT_HITS.labels("uploads").inc()
                 raise errors.overloaded("Too many files are being uploaded; try again shortly.")

@@ -513,13 +513,15 @@ FILES_MAX = _integer("HEADRACE_FILES_MAX", 20_000)
 """Files of an organization."""
 FILES_LISTED_MAX = 10_000
 UPLOADS_MAX = _integer("HEADRACE_UPLOADS_MAX", 8)
-"""Files one process takes in at once; no organization has more than half of them."""
+"""Files one process takes in at once; no organization has more than a quarter of them."""
 UPLOADS_BYTES_MAX = _integer("HEADRACE_UPLOADS_BYTES_MAX", 4 * 1024**3)
 """All uploads under way in one process together, as they lie on its disk."""
 UPLOAD_STALL_S = _integer("HEADRACE_UPLOAD_STALL_S", 30)
 """An upload of which no byte comes for this long is given up."""
-UPLOAD_BYTES_PER_S_MIN = _integer("HEADRACE_UPLOAD_BYTES_PER_S_MIN", 16 * 1024)
+UPLOAD_BYTES_PER_S_MIN = _integer("HEADRACE_UPLOAD_BYTES_PER_S_MIN", 64 * 1024)
 """And one that is slower than this on the whole."""
+UPLOAD_MAX_S = _integer("HEADRACE_UPLOAD_MAX_S", 3600)
+"""And one whose client was waited for longer than this: it holds a place."""
 UPLOAD_FORM_BYTES_MAX = 64 * 1024
 """Of an upload's form, without its file."""
 FILE_PART_BYTES = 1024 * 1024

@@ -197,8 +197,23 @@ def test_who_trickles_is_given_up(acme: Tenant) -> None:
     assert nothing_is_left(acme)
 
 
-def test_an_organization_has_half_of_the_places_and_all_of_them_are_few(acme: Tenant) -> None:
-    others = [new_tenant() for _ in range(2)]
+def test_who_takes_for_ever_at_a_fair_pace_is_given_up(acme: Tenant) -> None:
+    client = Client(acme.secret, [HEAD, *[b"x" * 4096] * 10_000, TAIL])
+    quick = client.receive
+
+    async def steadily() -> Message:
+        await asyncio.sleep(0.01)  # a client's pace: 400 KB/s
+        return await quick()
+
+    client.receive = steadily  # type: ignore[method-assign]
+    with override_settings(UPLOAD_MAX_S=0.3):
+        assert asyncio.run(client.post()) == 408
+    assert client.asked < 1000
+    assert nothing_is_left(acme)
+
+
+def test_an_organization_has_a_quarter_of_the_places_and_all_are_few(acme: Tenant) -> None:
+    others = [new_tenant() for _ in range(4)]
 
     async def post_all(secrets: list[str]) -> list[int]:
         """Each stays until the last one has its answer."""
@@ -211,10 +226,10 @@ def test_an_organization_has_half_of_the_places_and_all_of_them_are_few(acme: Te
         await asyncio.gather(*tasks, return_exceptions=True)
         return statuses
 
-    with override_settings(UPLOADS_MAX=4):
+    with override_settings(UPLOADS_MAX=8):
         assert asyncio.run(post_all([acme.secret] * 3)) == [503]
-        crowd = [acme.secret] * 2 + [others[0].secret] * 2 + [others[1].secret]
-        assert asyncio.run(post_all(crowd)) == [503]
+        crowd = [one.secret for one in (acme, *others[:3]) for _ in range(2)]
+        assert asyncio.run(post_all([*crowd, others[3].secret])) == [503]
         # All places are free again, those of uploads that were cut off too.
         assert asyncio.run(Client(acme.secret, [HEAD, b"x", TAIL]).post()) == 200
     assert not arriving._uploads._places
