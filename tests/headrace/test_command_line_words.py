@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.command_line.arguments import bounds, job_body, parser
-from headrace.command_line.progress import Progress, duration, short_amount
+from headrace.command_line.progress import Progress, duration, printable, short_amount
 from tests.headrace.running_job import JOB
 
 
@@ -183,3 +183,14 @@ def test_a_laptop_needs_neither_django_nor_torch() -> None:
         "batch_jobs",
         "inference",
     }
+
+
+def test_words_of_others_do_not_steer_the_terminal() -> None:
+    heard = io.StringIO()
+
+    Progress(heard).say("a\x1b]0;title\x07b\u202ec\x9bd")
+
+    assert heard.getvalue() == "a\ufffd]0;title\ufffdb\ufffdc\ufffdd\n"
+    assert printable("first\n\tsecond \N{WOMAN}\u200d\N{ROCKET}") == (
+        "first\n\tsecond \N{WOMAN}\u200d\N{ROCKET}"
+    )

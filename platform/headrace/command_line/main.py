@@ -13,7 +13,7 @@ from headrace.command_line import jobs
 from headrace.command_line.api import Api
 from headrace.command_line.arguments import BASE_URL, VERBS, bounds, parser
 from headrace.command_line.ending import CommandStopped, ExitCode
-from headrace.command_line.progress import Progress, short_amount
+from headrace.command_line.progress import Progress, printable, short_amount
 from headrace.command_line.summarizing import summarize
 
 ROUTES = {"retry-failed": "retry"}
@@ -65,10 +65,10 @@ def _act(options: Namespace, api: Api, key: str, progress: Progress) -> ExitCode
         return summarize(options, api, key, progress)
     if options.command == "jobs":
         for job in jobs.latest(api, options.limit):
-            print(_listed(job))
+            print(printable(_listed(job)))
         return ExitCode.DONE
     assert options.command in VERBS
-    print(_listed(_steered(options, api)))
+    print(printable(_listed(_steered(options, api))))
     return ExitCode.DONE
 
 

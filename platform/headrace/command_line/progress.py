@@ -3,6 +3,7 @@
 Speaks to standard error only, so that results can be piped. Called by the rest of the command.
 """
 
+import re
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -13,7 +14,15 @@ from headrace.command_line.jobs import Job
 
 PLAIN_S = 10
 """Between two plain lines of one state."""
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that override the direction of what follows."""
 BAR = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}{postfix}"
+
+
+def printable(text: str) -> str:
+    """`text` for people: without what could steer a terminal or turn its words around, but for
+    newlines and tabs. What is written to files or pipes stays as it is."""
+    return STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Progress:
@@ -28,6 +37,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """A line that stays."""
+        line = printable(line)
         if self._bar is not None:
             self._bar.write(line, file=self._stream)
         else:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from headrace.command_line.api import Api, Unreachable
 from headrace.command_line.ending import CommandStopped, ExitCode
 from headrace.command_line.jobs import PATH, Job
-from headrace.command_line.progress import Progress, short_amount
+from headrace.command_line.progress import Progress, printable, short_amount
 
 OUTPUTS = (".jsonl", ".csv", ".parquet")
 TRIES_MAX = 3
@@ -52,7 +52,7 @@ def print_first(api: Api, job: Job) -> None:
             if shown == PRINTED_MAX:
                 print(f"... and {job.ended - shown:,} more: give --output FILE")
                 return
-            print(_paragraph(json.loads(line), job.currency))
+            print(printable(_paragraph(json.loads(line), job.currency)))
             shown += 1
 
 
