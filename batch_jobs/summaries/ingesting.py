@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 
+import psycopg
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -46,6 +48,8 @@ from batch_jobs.waking import wake_pump_later, wake_tending_later
 
 INPUT = "input_file_ids"
 DELETED_ITEMS_PAGE = 5000
+OURS = (OperationalError, InterfaceError, psycopg.OperationalError, OSError)
+"""Database or storage away, which says nothing about the input."""
 
 
 class _Hopeless(Exception):
@@ -67,11 +71,14 @@ def ingest_some(job: LeasedJob, now: datetime) -> bool:
     try:
         _begin(job, state)
         try:
-            return _Ingestion(job, state, now).read()
-        finally:
-            # Not reached by whoever is killed: that is what tries count.
-            with suppress(LeaseLost):
-                _end_try(job)
+            is_more = _Ingestion(job, state, now).read()
+        except (*OURS, LeaseLost, _Hopeless):
+            _end_try(job)
+            raise
+        else:
+            # Not reached where the reader is killed or breaks: that is what tries count.
+            _end_try(job)
+            return is_more
     except _Hopeless as hopeless:
         state.errors = [asdict(error) for error in hopeless.errors]
         _save_state(job, state)
@@ -245,7 +252,7 @@ def _begin(job: LeasedJob, state: ReadingState) -> None:
 
 
 def _end_try(job: LeasedJob) -> None:
-    with locked(job) as row:
+    with suppress(LeaseLost), locked(job) as row:
         if "tries" in row.cursor:
             row.cursor["tries"] = 0
             row.save(update_fields=["cursor"])

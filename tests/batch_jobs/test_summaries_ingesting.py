@@ -459,6 +459,24 @@ def test_an_input_that_keeps_killing_its_readers_fails_its_job(
     assert [error.code for error in acme.read(job_id).job.errors] == ["unreadable_input"]
 
 
+def test_an_input_that_breaks_its_reader_again_and_again_fails_the_job(
+    acme: Submitter, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SUMMARY_READ_TRIES_MAX = 3
+    job_id = acme.create(("a.jsonl", PAGES[0]))
+
+    def broken(*_: Any) -> None:
+        raise ValueError("nobody thought of it")
+
+    monkeypatch.setattr(staging, "stage_texts", broken)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="nobody"):
+            read_all(job_id)
+    read_all(job_id)
+
+    assert [error.code for error in acme.read(job_id).job.errors] == ["unreadable_input"]
+
+
 def test_a_failure_of_ours_is_no_try(
     acme: Submitter, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

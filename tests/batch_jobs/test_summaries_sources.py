@@ -387,3 +387,24 @@ def test_a_header_of_any_length_is_told_of_in_few_words() -> None:
 
     assert raised.value.code == "missing_column"
     assert len(str(raised.value)) <= 500
+
+
+def packed(name: str, content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_an_entry_whose_name_is_no_text_fails_alone() -> None:
+    whole = packed("caf\N{LATIN SMALL LETTER E WITH ACUTE}.txt", b"text")
+    # Its local name, which is only looked at when it is opened.
+    broken = whole.replace("\N{LATIN SMALL LETTER E WITH ACUTE}".encode(), b"\xff\xff", 1)
+
+    assert [one.error_code for one in read(broken, "d.zip")] == ["invalid_zip_entry"]
+
+
+def test_rows_of_an_entry_with_a_long_name_have_a_place_that_fits() -> None:
+    [document] = read(packed(f"{'n' * 600}.jsonl", b'{"text": "a"}\n'), "d.zip")
+
+    assert document.name == f"{'n' * 400}:1"

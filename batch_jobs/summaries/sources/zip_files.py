@@ -4,6 +4,7 @@ What cannot be read of it fails as one document: an encrypted, broken, overlong 
 small entry, or one of a kind that is not read. Folders and hidden files are passed over.
 """
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import BinaryIO, cast
 
 from batch_jobs.summaries.sources import single
 from batch_jobs.summaries.sources.documents import (
+    ID_CHARS_MAX,
     Cursor,
     DocumentUnreadable,
     Found,
@@ -31,6 +33,10 @@ _ENCRYPTED = 0x1
 
 ROWS_BYTES_MAX = 4 << 30
 """Of an entry with rows: each slice unpacks it again up to where it goes on."""
+
+UNPACKING = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error)
+"""What a broken entry makes the library raise: UnicodeDecodeError is a ValueError, and
+NotImplementedError a RuntimeError."""
 
 ReadRows = Callable[[Input, Cursor, Kind], Iterator[Found]]
 
@@ -87,7 +93,8 @@ def _entry(
                     if isinstance(found, Tick):
                         yield found
                     else:
-                        yield replace(found, name=found.name or f"{name}:{found.line}")
+                        place = f"{name[:ID_CHARS_MAX]}:{found.line}"
+                        yield replace(found, name=found.name or place)
             elif kind in (Kind.TEXT, Kind.HTML, Kind.PDF):
                 yield single.document(opened, name, 1, done, kind)
             else:
@@ -95,11 +102,13 @@ def _entry(
                 yield failed(name, 1, done, "unsupported_type", message)
     except (DocumentUnreadable, InputUnreadable) as error:
         yield failed(name, 1, done, error.code, str(error))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except UNPACKING as error:
         yield failed(name, 1, done, "invalid_zip_entry", f"it cannot be unpacked: {error}")
 
 
 def _check(source: Input, entry: zipfile.ZipInfo) -> None:
+    if entry.header_offset < 0:
+        raise DocumentUnreadable("invalid_zip_entry", "it begins before the archive does")
     if entry.flag_bits & _ENCRYPTED:
         raise DocumentUnreadable("encrypted", "the entry is encrypted")
     if entry.compress_type not in _STORED:
