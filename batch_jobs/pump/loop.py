@@ -49,6 +49,7 @@ class PumpLimits:
     turn_s: float
     stop_s: float
     lease_s: int
+    grace_s: int
     renewals_max: int
     retry: RetryLimits
 
@@ -338,7 +339,10 @@ class Pump:
             asked = list(self._flights.values())
             try:
                 kept = await self._port.in_database(
-                    transitions.renew, [flight.item for flight in asked], self._limits.lease_s
+                    transitions.renew,
+                    [flight.item for flight in asked],
+                    self._limits.lease_s,
+                    self._limits.grace_s,
                 )
             except DatabaseError:
                 logger.exception("leases of %d items not renewed", len(asked))

@@ -47,6 +47,7 @@ def limits() -> PumpLimits:
         turn_s=settings.BATCH_TURN_S,
         stop_s=settings.BATCH_STOP_S,
         lease_s=settings.BATCH_LEASE_S,
+        grace_s=settings.BATCH_END_GRACE_S,
         renewals_max=settings.BATCH_LEASE_RENEWALS_MAX,
         retry=RetryLimits(settings.BATCH_ATTEMPTS_MAX, settings.BATCH_RETRY_S),
     )

@@ -122,11 +122,14 @@ def return_items(returns: Sequence[Returned]) -> frozenset[int]:
     )
 
 
-def renew(items: Collection[ClaimedItem], lease_s: int) -> frozenset[int]:
-    """Let leases run for `lease_s` more seconds; those that are still held, and still wanted."""
+def renew(items: Collection[ClaimedItem], lease_s: int, grace_s: int) -> frozenset[int]:
+    """Let leases run for `lease_s` more seconds; those that are still held, and still wanted.
+
+    Those of a job that was cancelled or has expired are wanted for `grace_s` seconds from then on.
+    """
     return _moved(
-        "SELECT batch_jobs_renew_items(%s::bigint[], %s::uuid[], %s::bigint[], %s)",
-        [*_items(list(items)), lease_s],
+        "SELECT batch_jobs_renew_items(%s::bigint[], %s::uuid[], %s::bigint[], %s, %s)",
+        [*_items(list(items)), lease_s, grace_s],
     )
 
 

@@ -462,9 +462,11 @@ END
 $$;
 
 -- Let the leases that are still held run for `lease_s` more seconds; returns their items. One whose
--- job was cancelled or has expired is not renewed, nor a part of a document that has failed.
+-- job was cancelled or has expired is renewed for `grace_s` from then on, so that what is nearly
+-- done is done, and charged; a part of a document that has failed is not renewed.
 CREATE FUNCTION batch_jobs_renew_items(
-    item_ids bigint[], organization_ids uuid[], lease_tokens bigint[], lease_s integer
+    item_ids bigint[], organization_ids uuid[], lease_tokens bigint[], lease_s integer,
+    grace_s integer
 ) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
@@ -486,7 +488,8 @@ BEGIN
     ), wanted AS MATERIALIZED (
         SELECT held.id FROM held JOIN bulk_job j ON j.id = held.job_id
          WHERE held.state = 'answered'
-            OR (j.cancelling_at IS NULL AND j.expired_at IS NULL
+            OR (coalesce(j.cancelling_at, j.expired_at, 'infinity')
+                    > now() - make_interval(secs => grace_s)
                 AND coalesce((SELECT p.state = 'waiting' FROM bulk_item p
                                WHERE p.id = held.parent_id), true))
     )

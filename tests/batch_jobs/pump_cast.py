@@ -14,6 +14,7 @@ from batch_jobs.pump.transitions import Answered, Ended, end_items, store_answer
 from tests.batch_jobs.cast import Tenant
 
 LEASE_S = 60
+GRACE_S = 600
 JOBS_MAX = 16
 
 

@@ -20,6 +20,7 @@ Hook = Callable[[BulkRequest], Awaitable[None]]
 CHARGE_PICO = 7
 IDLE = EngineLoad(connected=True, running=0, waiting=0, kv_used_share=0.0)
 LIMITS = PumpLimits(
+    grace_s=600,
     in_flight_max=8,
     claim_max=8,
     claim_jobs_max=16,

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 
 from batch_jobs.facade import forfeit
 from batch_jobs.models import BulkAttempt, BulkItem, BulkJob
@@ -20,6 +21,7 @@ from batch_jobs.pump.transitions import (
 )
 from tests.batch_jobs.cast import Tenant
 from tests.batch_jobs.pump_cast import (
+    GRACE_S,
     LEASE_S,
     Node,
     answer,
@@ -101,7 +103,7 @@ def test_a_claim_that_lapsed_changes_nothing_any_more(acme: Tenant) -> None:
     assert (first.attempts, second.attempts) == (1, 2)
     assert answer(first) == frozenset()
     assert fail(first) == frozenset()
-    assert renew([first], LEASE_S) == frozenset()
+    assert renew([first], LEASE_S, GRACE_S) == frozenset()
     assert return_items([Returned(first, Attempt.FAILED)]) == frozenset()
     assert finish(second) == {second.item_id}
     check_totals(job_id)
@@ -139,7 +141,7 @@ def test_another_tenants_item_cannot_be_touched(acme: Tenant, globex: Tenant) ->
     stolen = replace(item, organization_id=globex.organization_id)
     assert answer(stolen) == frozenset()
     assert fail(stolen) == frozenset()
-    assert renew([stolen], LEASE_S) == frozenset()
+    assert renew([stolen], LEASE_S, GRACE_S) == frozenset()
     assert return_items([Returned(stolen, Attempt.FAILED)]) == frozenset()
     assert states(job_id) == ["leased"]
 
@@ -196,12 +198,27 @@ def test_a_lost_request_is_forfeited_once_and_its_late_answer_refused(acme: Tena
 def test_a_cancelled_job_wants_its_lines_no_more(acme: Tenant) -> None:
     job_id = plant(acme, "a", "b")
     items = take()
-    assert renew(items, LEASE_S) == {item.item_id for item in items}
+    assert renew(items, LEASE_S, GRACE_S) == {item.item_id for item in items}
     answer(items[0])
     BulkJob.objects.using(HOUSEKEEPER).filter(id=job_id).update(
         state="cancelling", cancelling_at="2026-01-01T00:00:00Z"
     )
-    assert renew(items, LEASE_S) == {items[0].item_id}
+    assert renew(items, LEASE_S, GRACE_S) == {items[0].item_id}
+
+
+def test_what_runs_when_its_job_is_cancelled_may_end_for_a_while(acme: Tenant) -> None:
+    job_id = plant(acme, "a")
+    [item] = take()
+    BulkJob.objects.using(HOUSEKEEPER).filter(id=job_id).update(
+        state="cancelling", cancelling_at=Now()
+    )
+
+    assert renew([item], LEASE_S, GRACE_S) == {item.item_id}
+    assert renew([item], LEASE_S, 0) == frozenset()
+    answer(item)
+    end_items([Ended(item, 7)])
+    assert states(job_id) == ["done"]
+    assert check_totals(job_id).charge_pico == 7
 
 
 def test_a_job_never_has_more_under_way_than_its_budget_covers(acme: Tenant) -> None:
@@ -272,7 +289,7 @@ def test_a_part_that_fails_fells_its_document(acme: Tenant) -> None:
     root = item_rows(job_id)[0]
     assert (root.state, root.error_code) == ("failed", "context_length_exceeded")
     assert check_totals(job_id).state == "in_progress"
-    assert renew([running], LEASE_S) == frozenset()
+    assert renew([running], LEASE_S, GRACE_S) == frozenset()
     return_items([Returned(running, Attempt.BROKEN_OFF)])
     job = check_totals(job_id)
     assert (job.state, job.items_failed) == ("finalizing", 1)
