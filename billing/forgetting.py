@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from billing.contracts import END_USER_LENGTH_MAX
-from billing.retry import again, call
+from billing.retry import VICTIMS_AND_LATE, again, call
 from tenants.facade import forget_end_user_traces, operator_of, record_audit, tenant_scope
 
 HOUSEKEEPER = "housekeeper"
@@ -23,7 +23,7 @@ def forget_end_users(organization_id: UUID) -> None:
 
     Idempotent.
     """
-    again(lambda: _forget(organization_id, None, None))
+    again(lambda: _forget(organization_id, None, None), VICTIMS_AND_LATE)
     _forget_voided(organization_id, None, None)
 
 
@@ -54,7 +54,7 @@ def forget_end_user(organization_id: UUID, name: str, tags: Sequence[str] = ()) 
             )
         return len(requests)
 
-    return again(once) + _forget_voided(organization_id, name, among)
+    return again(once, VICTIMS_AND_LATE) + _forget_voided(organization_id, name, among)
 
 
 def _forget(organization_id: UUID, name: str | None, tags: list[str] | None) -> Sequence[UUID]:

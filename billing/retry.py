@@ -17,12 +17,9 @@ TRIES_MAX = 8
 BACKOFF_MS = 10
 """Upper bound of the first pause; it doubles with each try."""
 Result = TypeVar("Result")
-RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})
-
-
-def is_retryable(error: OperationalError) -> bool:
-    """Whether PostgreSQL undid the transaction for a reason that trying again may cure."""
-    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES
+VICTIMS = frozenset({"40001", "40P01"})
+VICTIMS_AND_LATE = VICTIMS | {"55P03"}
+"""Also of the lock timeout: for what nobody waits for, and a busy tenant's traffic may hold up."""
 
 
 def call(sql: str, parameters: Sequence[Any], using: str) -> list[tuple[Any, ...]]:
@@ -42,13 +39,17 @@ def call(sql: str, parameters: Sequence[Any], using: str) -> list[tuple[Any, ...
     return again(once)
 
 
-def again(work: Callable[[], Result]) -> Result:
-    """What `work`, one whole transaction, returns; raises as `call` does."""
+def again(work: Callable[[], Result], sqlstates: frozenset[str] = VICTIMS) -> Result:
+    """What `work`, one whole transaction, returns, tried again after errors of `sqlstates`.
+
+    Raises as `call` does.
+    """
     for attempt in range(TRIES_MAX):
         try:
             return work()
         except OperationalError as error:
-            if attempt + 1 == TRIES_MAX or not is_retryable(error):
+            sqlstate = getattr(error.__cause__, "sqlstate", None)
+            if attempt + 1 == TRIES_MAX or sqlstate not in sqlstates:
                 raise
             # Jitter, so that the victims of one deadlock do not meet again.
             pause = timedelta(milliseconds=secrets.randbelow(BACKOFF_MS << attempt))
