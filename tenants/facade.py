@@ -25,7 +25,7 @@ from tenants.keys.lifecycle import (
     update_key,
 )
 from tenants.keys.reading import key_made, key_rules, list_keys, read_key
-from tenants.keys.secrets import authenticate, revoked_among
+from tenants.keys.secrets import authenticate, key_refusal, revoked_among
 from tenants.organizations.accounts import (
     UNSET,
     create_organization,
@@ -157,6 +157,7 @@ __all__ = [
     "issue_key",
     "keep_exchange",
     "key_made",
+    "key_refusal",
     "key_rules",
     "list_audit",
     "list_exports",

@@ -28,6 +28,14 @@ class KeyScope(enum.StrEnum):
     USAGE = "usage"
 
 
+class KeyRefusal(enum.StrEnum):
+    """Why nothing more may be spent or done for a key; it may have expired, too."""
+
+    KEY_REVOKED = "key_revoked"
+    ORGANIZATION_SUSPENDED = "organization_suspended"
+    PROJECT_ARCHIVED = "project_archived"
+
+
 NO_PROJECT = UUID(int=0)
 """The project of an admin key: no row has this id."""
 

@@ -23,6 +23,7 @@ from tenants.contracts import (
     KeyIdentity,
     KeyKind,
     KeyMalformed,
+    KeyRefusal,
     KeyRejected,
     MinuteLimits,
     OrganizationStatus,
@@ -43,6 +44,7 @@ HASH_SCHEME = "sha256"
 IMPORTED_PREFIX = "sk-"
 IMPORTED_HASH_SCHEME = "litellm-sha256"
 IMPORTED_LENGTH_MAX = 256
+HOUSEKEEPER_ALIAS = "housekeeper"
 REVOKED_AMONG_MAX = 10_000
 """Keys one poll may ask for; a process has far fewer open streams."""
 
@@ -161,3 +163,15 @@ def revoked_among(key_ids: Collection[UUID]) -> frozenset[UUID]:
     with connections[APP_ALIAS].cursor() as cursor:
         cursor.execute("SELECT tenants_revoked_among(%s::uuid[])", [list(key_ids)])
         return frozenset(row[0] for row in cursor.fetchall())
+
+
+def key_refusal(organization_id: UUID, project_id: UUID, key_id: UUID) -> KeyRefusal | None:
+    """Why a project's key may not go on, as the hold decides it; None if it may.
+
+    For workers: asked as housekeeper.
+    """
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT tenants_key_refusal(%s, %s, %s)", [organization_id, project_id, key_id]
+        )
+        return KeyRefusal(refusal) if (refusal := cursor.fetchone()[0]) else None

@@ -12,7 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tenants import facade
-from tenants.contracts import KeyMalformed, KeyRejected, ProjectArchived
+from tenants.contracts import (
+    KeyMalformed,
+    KeyRefusal,
+    KeyRejected,
+    OrganizationStatus,
+    ProjectArchived,
+)
 from tenants.keys import secrets as keys
 from tenants.models import ApiKey
 from tests.tenants.cast import Tenant, make_tenant
@@ -169,6 +175,26 @@ def test_an_archived_project_ends_its_keys_streams(acme: Tenant) -> None:
     facade.archive_project(acme.organization_id, acme.project_id)
 
     assert facade.revoked_among([acme.key_id]) == {acme.key_id}
+
+
+def test_a_worker_is_told_why_a_key_may_not_go_on(acme: Tenant) -> None:
+    globex, initech = make_tenant("globex"), make_tenant("initech")
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    expired = facade.issue_key(acme.organization_id, acme.project_id, "old", past).key_id
+    revoked = facade.issue_key(acme.organization_id, acme.project_id, "revoked").key_id
+    facade.revoke_key(acme.organization_id, revoked)
+    facade.archive_project(globex.organization_id, globex.project_id)
+    facade.set_organization_status(initech.organization_id, OrganizationStatus.SUSPENDED)
+
+    def refusal(tenant: Tenant, key_id: UUID) -> KeyRefusal | None:
+        return facade.key_refusal(tenant.organization_id, tenant.project_id, key_id)
+
+    assert refusal(acme, acme.key_id) is None
+    assert refusal(acme, expired) is KeyRefusal.KEY_REVOKED
+    assert refusal(acme, revoked) is KeyRefusal.KEY_REVOKED
+    assert refusal(acme, globex.key_id) is KeyRefusal.KEY_REVOKED, "another's is none of acme's"
+    assert refusal(globex, globex.key_id) is KeyRefusal.PROJECT_ARCHIVED
+    assert refusal(initech, initech.key_id) is KeyRefusal.ORGANIZATION_SUSPENDED
 
 
 def test_a_tenant_revokes_its_own_keys_only(acme: Tenant) -> None:
