@@ -91,6 +91,12 @@ class Estimate:
         return asdict(self)
 
 
+def prompt_tokens_least(measured: Measured, fitter: Fitter) -> int:
+    """Of what was read so far, without what merges will read."""
+    around = fitter.instruction_tokens + TEMPLATE_TOKENS_USUAL
+    return measured.tokens() + measured.requests * around
+
+
 def estimate(
     job: LeasedJob,
     options: SummaryOptions,
@@ -106,8 +112,7 @@ def estimate(
         options=Jsonb(_asked(options)),
     )
     each = fitter.summary_tokens_max if recent is None else recent
-    around = fitter.instruction_tokens + TEMPLATE_TOKENS_USUAL
-    prompt = measured.tokens() + measured.requests * around + math.ceil(measured.merged * each)
+    prompt = prompt_tokens_least(measured, fitter) + math.ceil(measured.merged * each)
     completion = math.ceil(measured.requests * each)
     tokens_per_s = _number(_TOKENS_PER_S, bucket_s=BUCKET_S, organization=job.organization_id)
     return Estimate(

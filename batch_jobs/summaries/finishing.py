@@ -1,7 +1,8 @@
 """The end of a summarisation job, and the end of its results.
 
-Called by tending. A job's totals stay for ever; its documents' rows and staged texts go when their
-owner deletes them, or when they were kept for long enough.
+Called by tending. A job's totals stay for ever; staged texts that no retry would need go with the
+job's end, its documents' rows and the other texts when their owner deletes them, or when they were
+kept for long enough.
 """
 
 from datetime import datetime, timedelta
@@ -11,10 +12,10 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from batch_jobs.events import tell
-from batch_jobs.files.writing import discard_files
-from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, locked
+from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, job_row, locked
 from batch_jobs.models import BulkJob, JobState
 from batch_jobs.pages import by_index
+from batch_jobs.summaries import staging
 from batch_jobs.summaries.results import ROWS_END
 from batch_jobs.summaries.steering import FORGET
 
@@ -35,15 +36,14 @@ _DELETE_PAGE = """
          ORDER BY job_id, id LIMIT %(items_max)s
     ), attempts AS (
         DELETE FROM bulk_attempt WHERE item_id IN (SELECT id FROM page)
-    ), gone AS (
-        DELETE FROM bulk_item WHERE id IN (SELECT id FROM page) RETURNING source_id
     )
-    SELECT count(*), coalesce(array_agg(DISTINCT source_id)
-                              FILTER (WHERE source_id IS NOT NULL), '{}') FROM gone"""
+    DELETE FROM bulk_item WHERE id IN (SELECT id FROM page)"""
 
 
 def finish(job: LeasedJob, now: datetime) -> None:
     """Closes a finalizing job as what it was to become, and tells its owner. Raises LeaseLost."""
+    # Before that: once it is closed it can be retried, and then it needs what is kept here.
+    _discard_texts(job)
     with locked(job, JobState.FINALIZING) as row:
         if row.cancelling_at is not None:
             row.state, row.cancelled_at = JobState.CANCELLED, Now()
@@ -78,9 +78,18 @@ def forget_results(now: datetime) -> bool:
         if row is None:
             return False
         if _delete_page(row) < PAGE_ITEMS:
+            # Shards are a job's own: none of its items may be computed any more.
+            staging.discard_shards(row.organization_id, row.id)
             row.cursor = {}
             row.save(update_fields=["cursor"])
     return True
+
+
+def _discard_texts(job: LeasedJob) -> None:
+    row = job_row(job)
+    can_be_retried = row.in_progress_at is not None and row.items_completed < row.items_total
+    needed = staging.needed_shards(job) if can_be_retried else ()
+    staging.discard_shards(job.organization_id, job.job_id, needed)
 
 
 def _delete_page(row: BulkJob) -> int:
@@ -94,7 +103,5 @@ def _delete_page(row: BulkJob) -> int:
                 "items_max": PAGE_ITEMS,
             },
         )
-        items, shards = cursor.fetchone()
-    # Shards are a job's own: none of its items may be computed any more.
-    discard_files(row.organization_id, shards)
-    return int(items)
+        deleted: int = cursor.rowcount
+    return deleted

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from batch_jobs.caps import check_tokens
-from batch_jobs.contracts import LineError, TooMuchEnqueued
+from batch_jobs.contracts import LineError, StorageFull, TooMuchEnqueued
 from batch_jobs.events import tell
 from batch_jobs.job_leases import (
     HOUSEKEEPER_ALIAS,
@@ -32,7 +32,7 @@ from batch_jobs.models import BulkJob, JobState, SummaryPlan
 from batch_jobs.ports import ModelTerms, pipeline_port
 from batch_jobs.summaries import staging
 from batch_jobs.summaries.drafting import PageDraft, draft_page
-from batch_jobs.summaries.estimating import estimate
+from batch_jobs.summaries.estimating import estimate, prompt_tokens_least
 from batch_jobs.summaries.fitting import Fitter
 from batch_jobs.summaries.options import SummaryOptions, parse_options
 from batch_jobs.summaries.reading import (
@@ -181,12 +181,26 @@ class _Ingestion:
         state.at = found.cursor
         state.documents += len(documents)
         state.tries = 0
-        with locked(job) as row:
-            if shard_id is not None:
-                staging.keep_shard(job, shard_id)
-            staging.insert_rows(job, page.rows, state.input_number, shard_id, self._now)
-            staging.count_copies(job, page.copies)
-            self._count(row, page, len(documents))
+        try:
+            with locked(job) as row:
+                if shard_id is not None:
+                    staging.keep_shard(job, shard_id)
+                staging.insert_rows(job, page.rows, state.input_number, shard_id, self._now)
+                staging.count_copies(job, page.copies)
+                self._count(row, page, len(documents))
+                self._check_caps(prompt_tokens_least(state.measured, self._fitter))
+                staging.check_room(job)
+        except (StorageFull, TooMuchEnqueued) as error:
+            raise _Hopeless(LineError(error.code, str(error), None, INPUT)) from error
+
+    def _check_caps(self, prompt_tokens: int) -> None:
+        check_tokens(
+            self._job.organization_id,
+            self._job.job_id,
+            self._asked.model,
+            prompt_tokens,
+            HOUSEKEEPER_ALIAS,
+        )
 
     def _count(self, row: BulkJob, page: PageDraft, documents: int) -> None:
         row.cursor = self._state.to_json()
@@ -210,13 +224,7 @@ class _Ingestion:
         expected = estimate(job, self._asked, self._state.measured, self._fitter, self._terms)
         try:
             with locked(job) as row:
-                check_tokens(
-                    job.organization_id,
-                    job.job_id,
-                    self._asked.model,
-                    expected.prompt_tokens,
-                    HOUSEKEEPER_ALIAS,
-                )
+                self._check_caps(expected.prompt_tokens)
                 plan = self._plan()
                 plan.estimate = expected.to_json()
                 plan.save(update_fields=["estimate"])
@@ -273,6 +281,7 @@ def _clear(job: LeasedJob, state: ReadingState, now: datetime) -> bool:
         with locked(job) as row:
             if staging.delete_items(job, DELETED_ITEMS_PAGE) == DELETED_ITEMS_PAGE:
                 continue
+            staging.discard_shards(job.organization_id, job.job_id)
             row.state = JobState.FAILED
             row.failed_at = Now()
             row.errors = state.errors

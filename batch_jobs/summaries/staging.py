@@ -1,10 +1,11 @@
-"""Where ingestion puts what it reads: texts into shards, items into their table, in bulk.
+"""Where ingestion puts what it reads, texts into shards and items into their table, in bulk; and
+how shards go that no item needs any more.
 
 Runs as housekeeper, inside the page's transaction but for the shard, which is written before it
 and is the job's only once that commits: until then it expires by itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,10 +14,10 @@ from django.db import connections
 
 from batch_jobs.contracts import FileMissing
 from batch_jobs.events import public_id
-from batch_jobs.files.writing import discard_files
+from batch_jobs.files import room
 from batch_jobs.job_files import STAGED, stage_file
-from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob
-from batch_jobs.models import ItemState, StoredFile
+from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper
+from batch_jobs.models import ItemState, JobKind, StoredFile
 from batch_jobs.models.items import FRESH_AT
 from batch_jobs.pages import by_index
 from batch_jobs.summaries.drafting import Row, Twin
@@ -53,15 +54,25 @@ _COUNT_COPIES = """
       FROM unnest(%s::bigint[], %s::int[]) AS more (id, number)
      WHERE i.id = more.id AND i.organization_id = %s"""
 _DELETE = """
-    WITH gone AS (
-        DELETE FROM bulk_item WHERE id IN (
-            SELECT id FROM bulk_item
-             WHERE (job_id, id) > (%(job)s, 0) AND (job_id, id) <= (%(job)s, %(end)s)
-               AND organization_id = %(organization)s
-             ORDER BY job_id, id LIMIT %(items_max)s)
-        RETURNING source_id)
-    SELECT count(*), coalesce(array_agg(DISTINCT source_id)
-                              FILTER (WHERE source_id IS NOT NULL), '{}') FROM gone"""
+    DELETE FROM bulk_item WHERE id IN (
+        SELECT id FROM bulk_item
+         WHERE (job_id, id) > (%(job)s, 0) AND (job_id, id) <= (%(job)s, %(end)s)
+           AND organization_id = %(organization)s
+         ORDER BY job_id, id LIMIT %(items_max)s)"""
+_NEEDED = """
+    WITH page AS (
+        SELECT id, state, source_id FROM bulk_item
+         WHERE (job_id, id) > (%(job)s, %(after)s) AND (job_id, id) <= (%(job)s, %(end)s)
+           AND organization_id = %(organization)s
+         ORDER BY job_id, id LIMIT %(items_max)s)
+    SELECT max(id), coalesce(array_agg(DISTINCT source_id)
+                             FILTER (WHERE source_id IS NOT NULL AND state <> 'done'), '{}')
+      FROM page"""
+_DISCARD = """
+    UPDATE bulk_file SET deleted_at = now()
+     WHERE organization_id = %s AND purpose = %s AND filename = %s AND deleted_at IS NULL
+       AND id <> ALL (%s)"""
+NEEDED_ITEMS_PAGE = 5000
 _IDS_END = 2**63 - 1
 
 
@@ -91,8 +102,7 @@ def stage_texts(job: LeasedJob, texts: Sequence[str], now: datetime) -> UUID | N
     """A shard of the texts, one after the other; None where there are none."""
     if not texts:
         return None
-    name = public_id(job.kind, job.job_id)
-    return stage_file(job, name, (text.encode() for text in texts), now)
+    return stage_file(job, _shard_name(job.job_id), (text.encode() for text in texts), now)
 
 
 def keep_shard(job: LeasedJob, shard_id: UUID) -> None:
@@ -107,6 +117,15 @@ def keep_shard(job: LeasedJob, shard_id: UUID) -> None:
     )
     if not kept:
         raise FileMissing(f"staged file {shard_id} is gone")
+
+
+def check_room(job: LeasedJob) -> None:
+    """That the organization may store the shards that its jobs keep; raises StorageFull.
+
+    Until the transaction ends it is this one's turn: call it last.
+    """
+    room.take_turn(job.organization_id, HOUSEKEEPER_ALIAS)
+    room.check_bytes(job.organization_id, HOUSEKEEPER_ALIAS)
 
 
 def insert_rows(
@@ -157,7 +176,7 @@ def count_copies(job: LeasedJob, copies: Mapping[int, int]) -> None:
 
 
 def delete_items(job: LeasedJob, items_max: int) -> int:
-    """Deletes a page of the items of a job that will not run, and their shards; how many."""
+    """Deletes a page of the items of a job that will not run; how many."""
     asked: dict[str, Any] = {
         "organization": job.organization_id,
         "job": job.job_id,
@@ -166,6 +185,38 @@ def delete_items(job: LeasedJob, items_max: int) -> int:
     }
     with by_index(), connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         cursor.execute(_DELETE, asked)
-        deleted, shard_ids = cursor.fetchone()
-    discard_files(job.organization_id, shard_ids)
-    return int(deleted)
+        deleted: int = cursor.rowcount
+    return deleted
+
+
+def needed_shards(job: LeasedJob) -> set[UUID]:
+    """Those that hold a text of an item that has no summary, for when the job is retried.
+
+    Goes through all items of a job that has ended; raises LeaseLost.
+    """
+    keep_lease, needed, after = LeaseKeeper(job), set[UUID](), 0
+    asked: dict[str, Any] = {
+        "organization": job.organization_id,
+        "job": job.job_id,
+        "end": _IDS_END,
+        "items_max": NEEDED_ITEMS_PAGE,
+    }
+    while after is not None:
+        keep_lease()
+        with by_index(), connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+            cursor.execute(_NEEDED, asked | {"after": after})
+            after, shard_ids = cursor.fetchone()
+        needed.update(shard_ids)
+    return needed
+
+
+def discard_shards(organization_id: UUID, job_id: UUID, needed: Collection[UUID] = ()) -> None:
+    """Gives up a job's shards but for those that are still `needed`. Idempotent."""
+    asked = (organization_id, STAGED, _shard_name(job_id), list(needed))
+    with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
+        cursor.execute(_DISCARD, asked)
+
+
+def _shard_name(job_id: UUID) -> str:
+    """A shard's file name, by which its job's are found."""
+    return public_id(JobKind.SUMMARY, job_id)

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections
 
-from batch_jobs.contracts import InputInvalid
+from batch_jobs.contracts import InputInvalid, StorageFull
 from batch_jobs.facade import INVARIANTS
 from batch_jobs.job_leases import LeaseLost
 from batch_jobs.models import BulkItem, BulkJob, StoredFile
@@ -550,8 +550,57 @@ def test_shards_hold_every_text_once(acme: Submitter) -> None:
     assert len({item.source_offset for item in items if item.source_id}) == 50
 
 
-def test_what_jobs_stage_takes_no_room_from_uploads(acme: Submitter, settings: Settings) -> None:
-    acme.ingested(("a.jsonl", jsonl(a="text")))
-    settings.FILES_MAX = 2
+def staged_bytes_of(submitter: Submitter) -> int:
+    """What its organization stores for its jobs alone."""
+    staged = StoredFile.objects.using("housekeeper").filter(
+        organization_id=submitter.tenant.organization_id, purpose="staged", deleted_at=None
+    )
+    return sum(staged.values_list("size_bytes", flat=True))
 
-    acme.upload(b"the second file")
+
+def test_what_jobs_stage_takes_room_from_uploads_but_is_no_file_of_their_owners(
+    acme: Submitter, settings: Settings
+) -> None:
+    content = jsonl(a="text")
+    acme.ingested(("a.jsonl", content))
+    settings.FILES_MAX, settings.STORAGE_BYTES_MAX = 2, len(content) + len("text") + 10
+
+    with pytest.raises(StorageFull, match="4 of them texts"):
+        acme.upload(b"eleven more")
+    acme.upload(b"ten bytes.")
+    with pytest.raises(StorageFull, match="2 files"):
+        acme.upload(b"")
+
+
+def test_a_job_whose_texts_do_not_fit_fails_and_leaves_nothing(
+    acme: Submitter, settings: Settings
+) -> None:
+    other_id = acme.ingested(("a.jsonl", jsonl(a="of another job")))
+    content = b"".join(PAGES)
+    job_id = acme.create(("b.jsonl", content), starts_itself=False)
+    stored = len(jsonl(a="of another job")) + len("of another job") + len(content)
+    settings.SUMMARY_PAGE_DOCUMENTS, settings.STORAGE_BYTES_MAX = 4, stored + 100
+    read_all(job_id)
+
+    shown = acme.read(job_id)
+    assert (shown.job.state, shown.job.items_total, shown.job.charge_pico) == ("failed", 0, 0)
+    (error,) = shown.job.errors
+    assert error.code == "storage_quota_exceeded"
+    assert error.message.startswith(f"Your organization may store {stored + 100} bytes")
+    assert items_of(job_id) == []
+    assert staged_bytes_of(acme) == len("of another job")
+    assert job_of(other_id).state == "in_progress"
+
+    settings.STORAGE_BYTES_MAX = stored + len(content) + 50 * len("text 0 0")
+    assert job_of(acme.ingested(("b.jsonl", content))).state == "in_progress"
+
+
+def test_a_job_far_over_the_organizations_tokens_is_not_read_to_its_end(
+    acme: Submitter, settings: Settings
+) -> None:
+    settings.SUMMARY_PAGE_DOCUMENTS, settings.BATCH_ENQUEUED_TOKENS_MAX = 4, 100
+    # What comes behind its first pages would fail it with another code.
+    job_id = acme.ingested(("a.jsonl", PAGES[0]), ("bad.docx", zipped({"a.xml": b""})))
+
+    assert [error.code for error in acme.read(job_id).job.errors] == ["token_limit_exceeded"]
+    assert staged_bytes_of(acme) == 0

@@ -174,6 +174,47 @@ def test_a_job_without_failures_is_not_retried(acme: SummaryTenant) -> None:
     assert acme.read(summary_id)["status"] == "completed"
 
 
+def texts_of(summary_id: str) -> set[str]:
+    """The documents whose texts are still stored."""
+    stored = StoredFile.objects.using("housekeeper").filter(purpose="staged", deleted_at=None)
+    kept = set(stored.values_list("id", flat=True))
+    return {
+        one.custom_id for one in items_of(summary_id) if one.custom_id and one.source_id in kept
+    }
+
+
+def test_an_ended_job_keeps_the_texts_that_a_retry_would_need(acme: SummaryTenant) -> None:
+    files = [acme.upload([document(name), {"id": f"bad {name}"}]) for name in "abc"]
+    summary_id = acme.post(input_file_ids=files).json()["id"]
+    tend_now()
+    assert texts_of(summary_id) == {"a", "b", "c"}
+    answer(summary_id, "a", "c")
+    fail(summary_id, "b")
+    tend_now()
+
+    assert acme.read(summary_id)["status"] == "completed"
+    assert texts_of(summary_id) == {"b"}
+    acme.act("retry", summary_id)
+    tend_now()
+    answer(summary_id, "b")
+    tend_now()
+    assert acme.read(summary_id)["documents"]["completed"] == 3
+    assert texts_of(summary_id) == set()
+
+
+def test_a_job_that_never_ran_keeps_no_texts(acme: SummaryTenant) -> None:
+    cancelled, expired = acme.ready("a"), acme.ready("b")
+    acme.act("cancel", cancelled)
+    set_job(expired, expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    assert texts_of(cancelled) | texts_of(expired) == {"a", "b"}
+    tend_now()
+    tend_now()
+
+    assert acme.read(cancelled)["status"] == "cancelled"
+    assert acme.read(expired)["status"] == "expired"
+    assert texts_of(cancelled) | texts_of(expired) == set()
+
+
 def test_deleting_results_leaves_the_totals(acme: SummaryTenant) -> None:
     summary_id = acme.running("a", "b")
     early = acme.door.delete(f"{SUMMARIES}/{summary_id}")
