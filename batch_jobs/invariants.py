@@ -13,8 +13,10 @@ JOB_NOT_ITS_ITEMS = """
       LEFT JOIN (SELECT job_id, count(custom_id) AS total,
                         count(custom_id) FILTER (WHERE state = 'done') AS completed,
                         count(custom_id) FILTER (WHERE state = 'failed') AS failed,
-                        sum(prompt_tokens) AS prompt, sum(cached_tokens) AS cached,
-                        sum(completion_tokens) AS completion, sum(charge_pico) AS charge
+                        sum(prompt_tokens) FILTER (WHERE state = 'done') AS prompt,
+                        sum(cached_tokens) FILTER (WHERE state = 'done') AS cached,
+                        sum(completion_tokens) FILTER (WHERE state = 'done') AS completion,
+                        sum(charge_pico) AS charge
                    FROM bulk_item WHERE state IN ('done', 'failed') OR custom_id IS NOT NULL
                   GROUP BY job_id) AS i ON i.job_id = j.id
      WHERE j.results_deleted_at IS NULL AND j.state NOT IN ('validating', 'failed')
@@ -50,6 +52,14 @@ WAITS_FOR_NOBODY = """
      WHERE p.state = 'waiting'
      GROUP BY p.id HAVING p.parts_left <> count(c.id) FILTER (WHERE c.state <> 'done')"""
 
+COPIES_NOBODY = """
+    SELECT c.id, o.id, o.state, j.id FROM bulk_item c
+      LEFT JOIN bulk_item o ON o.id = c.same_as_id AND o.job_id = c.job_id
+      JOIN bulk_job j ON j.id = c.job_id
+     WHERE c.state = 'waiting' AND c.same_as_id IS NOT NULL
+       AND j.state IN ('ready', 'in_progress', 'paused')
+       AND coalesce(o.state NOT IN ('waiting', 'queued', 'leased', 'answered'), true)"""
+
 FILES_MISSING = """
     SELECT j.id, j.state, i.done, j.output_file_id, i.other, j.error_file_id
       FROM bulk_job j
@@ -66,5 +76,6 @@ INVARIANTS = (
     ("two items were answered by one request", "bulk_item", ANSWERED_TWICE),
     ("an item's request is no attempt at it", "bulk_item", NO_ATTEMPT),
     ("a document waits for another number of parts than is left", "bulk_item", WAITS_FOR_NOBODY),
+    ("an item waits for the answer of one that has ended", "bulk_item", COPIES_NOBODY),
     ("a finished batch has no file of what its lines came to", "bulk_job", FILES_MISSING),
 )

@@ -138,9 +138,9 @@ class BulkItem(TenantModel):
                 condition=models.Q(parent_id__isnull=False),
             ),
             models.Index(
-                fields=["same_as_id"],
-                name="bulk_item_same",
-                condition=models.Q(same_as_id__isnull=False),
+                fields=["same_as_id", "id"],
+                name="bulk_item_copies",
+                condition=models.Q(same_as_id__isnull=False, state="waiting"),
             ),
             models.Index(
                 fields=["organization", "digest"],

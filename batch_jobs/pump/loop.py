@@ -300,14 +300,16 @@ class Pump:
             await self._write(Ended(item, charge_pico))
 
     async def _write(self, entry: Ended | Returned) -> None:
-        """Repeats while the database is away, as long as the lease may be ours."""
+        """Repeats while the database is away, as long as the lease may be ours, and while more
+        items share its answer than end at once."""
         until_s = time.monotonic() + self._limits.lease_s
         while True:
             try:
                 if isinstance(entry, Returned):
                     await self._returns.put(entry)
-                else:
-                    await self._ends.put(entry)
+                elif entry.item.item_id in await self._ends.put(entry):
+                    until_s = time.monotonic() + self._limits.lease_s
+                    continue
             except DatabaseError:
                 if time.monotonic() >= until_s:
                     raise
@@ -317,11 +319,11 @@ class Pump:
                 return
 
     def _end_list(self, ends: Sequence[Ended]) -> frozenset[int]:
-        """On a database thread."""
-        ended, has_finalized = transitions.end_items(ends)
-        if has_finalized:
+        """On a database thread; those that are to be written again."""
+        ended = transitions.end_items(ends)
+        if ended.has_finalized:
             _tell(self._wake_tending)
-        return ended
+        return ended.crowded
 
     def _computed(self, flight: _Flight) -> None:
         """The engine is done with it: there is room for another."""

@@ -8,9 +8,10 @@ transaction, so they never drift. Called by the pump, and `forfeit` through the 
 import enum
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 
 from batch_jobs.pump.claiming import ClaimedItem
@@ -39,6 +40,16 @@ class Ended:
     status_code: int = 200
     error_code: str | None = None
     error_message: str | None = None
+
+
+class EndedList(NamedTuple):
+    """What came of a list of ends: items that ended, whether a job has with them, and those of the
+    list that go on being held, since more items share their answers than end at once: the same end
+    is to be written again."""
+
+    items: frozenset[int]
+    has_finalized: bool
+    crowded: frozenset[int]
 
 
 class Attempt(enum.Enum):
@@ -87,25 +98,30 @@ def store_answers(answers: Sequence[Answered]) -> frozenset[int]:
     )
 
 
-def end_items(ends: Sequence[Ended]) -> tuple[frozenset[int], bool]:
-    """Close items, with all that hangs on them; those that ended, and whether a job has with them.
+def end_items(ends: Sequence[Ended]) -> EndedList:
+    """Close items, with all that hangs on them, BATCH_COPIES_MAX copies of answers at most.
 
     A done item must be answered; a failed one must not be, and nothing was charged for it.
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT item_id, finalizing FROM batch_jobs_end_items(%s::bigint[], %s::uuid[],"
-            " %s::bigint[], %s::bigint[], %s::smallint[], %s::text[], %s::text[])",
+            "SELECT item_id, finalizing, is_crowded FROM batch_jobs_end_items(%s::bigint[],"
+            " %s::uuid[], %s::bigint[], %s::bigint[], %s::smallint[], %s::text[], %s::text[], %s)",
             [
                 *_items([end.item for end in ends]),
                 [end.charge_pico for end in ends],
                 [end.status_code for end in ends],
                 [_cut(end.error_code, ERROR_CODE_CHARS_MAX) for end in ends],
                 [_cut(end.error_message, ERROR_MESSAGE_CHARS_MAX) for end in ends],
+                settings.BATCH_COPIES_MAX,
             ],
         )
         rows = cursor.fetchall()
-    return frozenset(row[0] for row in rows), any(row[1] for row in rows)
+    return EndedList(
+        frozenset(item_id for item_id, _, is_crowded in rows if not is_crowded),
+        any(finalizing for _, finalizing, _ in rows),
+        frozenset(item_id for item_id, _, is_crowded in rows if is_crowded),
+    )
 
 
 def return_items(returns: Sequence[Returned]) -> frozenset[int]:

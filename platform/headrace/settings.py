@@ -385,6 +385,8 @@ BATCH_CLAIM_JOBS_MAX = _integer("HEADRACE_BATCH_CLAIM_JOBS_MAX", 16)
 """Jobs that one claim looks into; of more, some are drawn by lot."""
 BATCH_LIST_MAX = _integer("HEADRACE_BATCH_LIST_MAX", 128)
 """Answers, ends or returns of one transaction."""
+BATCH_COPIES_MAX = 5000
+"""Items that end in one transaction with those whose answers they share."""
 BATCH_LEASE_S = _integer("HEADRACE_BATCH_LEASE_S", 60)
 BATCH_LEASE_RENEWALS_MAX = _integer("HEADRACE_BATCH_LEASE_RENEWALS_MAX", 360)
 """A lease is renewed every sixth of BATCH_LEASE_S: what is stuck for an hour is given up."""

@@ -85,7 +85,7 @@ def acme(django_database: object) -> Tenant:
     done.save(update_fields=["request_id"])
     new_item(batch, FAILED, state="failed", error_code="server_error")
 
-    running = new_job(tenant, kind="summary", state="in_progress", items_total=2)
+    running = new_job(tenant, kind="summary", state="in_progress", items_total=3)
     root = new_item(running, PARENT, state="waiting", parts_left=2)
     for part in range(2):
         new_item(running, None, state="queued", parent_id=root.id, part=part)
@@ -95,6 +95,7 @@ def acme(django_database: object) -> Tenant:
         state="leased",
         lease_expires_at=datetime.now(UTC) + timedelta(hours=1),
     )
+    new_item(running, "copy", state="waiting", same_as_id=leased.id)
     leased.request_id = attempted(tenant, leased, UsageCounts(0, 0, 0)).request_id
     leased.save(update_fields=["request_id"])
     assert reconcile() == []
@@ -129,6 +130,14 @@ def acme(django_database: object) -> Tenant:
             "no attempt at it",
         ),
         ("UPDATE bulk_item SET parts_left = 1 WHERE custom_id = 'long'", "number of parts"),
+        (
+            (
+                "UPDATE bulk_item SET same_as_id = (SELECT id FROM bulk_item"
+                " WHERE custom_id = 'done-line' AND organization_id = %(tenant)s)"
+                " WHERE custom_id = 'copy'"
+            ),
+            "has ended",
+        ),
         ("UPDATE bulk_job SET output_file_id = NULL WHERE kind = 'batch'", "no file"),
         ("UPDATE bulk_job SET error_file_id = NULL WHERE kind = 'batch'", "no file"),
         ("UPDATE bulk_item SET charge_pico = 29 WHERE custom_id = 'done-line'", "another charge"),

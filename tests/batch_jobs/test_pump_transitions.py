@@ -48,7 +48,7 @@ def test_a_line_is_claimed_answered_and_charged_once(acme: Tenant) -> None:
     assert answer(items[0]) == {items[0].item_id}
     assert answer(items[0]) == frozenset()
     assert end_items([Ended(items[0], 7)])[0] == {items[0].item_id}
-    assert end_items([Ended(items[0], 7)]) == (frozenset(), False)
+    assert end_items([Ended(items[0], 7)]) == (frozenset(), False, frozenset())
     job = check_totals(job_id)
     assert (job.items_completed, job.charge_pico, job.state) == (1, 7, "in_progress")
 
@@ -57,7 +57,7 @@ def test_the_last_end_finalizes_the_job(acme: Tenant) -> None:
     job_id = plant(acme, "a", "b")
     first, second = take()
     finish(first)
-    ended, has_finalized = end_items([Ended(second, 0, 400, "invalid_value", "no")])
+    ended, has_finalized, _ = end_items([Ended(second, 0, 400, "invalid_value", "no")])
     assert ended == {second.item_id}
     assert has_finalized
     job = check_totals(job_id)
