@@ -1,8 +1,9 @@
 """Who tends which job: one process at a time, under a lease and a fencing number.
 
 A lease never proves that its holder lives: each claim raises `tend_token`, and whatever a holder
-writes goes through `locked`, which refuses one that was superseded. Runs as housekeeper; called by
-tending, and by all that it calls.
+writes goes through `locked`, which refuses one that was superseded. Leases go by the database's
+clock alone, so workers' clocks may differ. Runs as housekeeper; called by tending, and by all that
+it calls.
 """
 
 import threading
@@ -25,7 +26,7 @@ HOUSEKEEPER_ALIAS = "housekeeper"
 
 _DUE = """(state IN ('validating', 'cancelling', 'finalizing')
            OR (state IN ('ready', 'in_progress', 'paused') AND expires_at <= %(now)s))
-          AND (tended_until IS NULL OR tended_until <= %(now)s)"""
+          AND (tended_until IS NULL OR tended_until <= now())"""
 # Of each tenant the job that waited longest; a job that takes many turns goes to the back after
 # each. random(): where there are more tenants than tenders, none is always the last.
 _LEASE = f"""
@@ -33,7 +34,8 @@ _LEASE = f"""
         SELECT DISTINCT ON (organization_id) id FROM bulk_job WHERE {_DUE}
          ORDER BY organization_id, tended_until NULLS FIRST, id
     )
-    UPDATE bulk_job SET tend_token = tend_token + 1, tended_until = %(until)s
+    UPDATE bulk_job SET tend_token = tend_token + 1,
+           tended_until = now() + make_interval(secs => %(lease_s)s)
      WHERE id = (
         SELECT id FROM bulk_job WHERE id IN (SELECT id FROM due) AND {_DUE}
          ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
@@ -68,10 +70,12 @@ class LeasedJob:
 
 
 def lease_job(now: datetime, lease_s: int) -> LeasedJob | None:
-    """The job that has waited longest to be looked after; None when there is none."""
-    until = now + timedelta(seconds=lease_s)
+    """The job that has waited longest to be looked after; None when there is none.
+
+    `now` tells which jobs' time is over.
+    """
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        cursor.execute(_LEASE, {"now": now, "until": until})
+        cursor.execute(_LEASE, {"now": now, "lease_s": lease_s})
         row = cursor.fetchone()
     return None if row is None else LeasedJob(*row)
 
@@ -153,9 +157,9 @@ class LeaseKeeper:
             self._renewed_at = time.monotonic()
 
 
-def release(job: LeasedJob, again_at: datetime) -> None:
-    """Gives the job back, not to be looked at before `again_at`."""
-    _held(job).update(tended_until=again_at)
+def release(job: LeasedJob, wait_s: int) -> None:
+    """Gives the job back, to be looked at again after `wait_s`."""
+    _held(job).update(tended_until=Now() + timedelta(seconds=wait_s))
 
 
 def _held(job: LeasedJob) -> QuerySet[BulkJob]:

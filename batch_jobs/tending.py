@@ -8,7 +8,7 @@ with. Called by the Celery task; what there is to do is in PostgreSQL.
 import logging
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
 
@@ -55,20 +55,20 @@ def _watch(now: datetime) -> None:
 
 
 def _take_step(job: LeasedJob, now: datetime) -> None:
-    again_at = now + timedelta(seconds=settings.BATCH_TEND_WAIT_S)
+    wait_s = settings.BATCH_TEND_WAIT_S
     try:
         with renewed(job):
             is_further = step_of(job)(job, now)
         if is_further:
-            again_at = now
+            wait_s = 0
     except LeaseLost:
         # Superseded, and then releasing changes nothing; or its owner cancelled it meanwhile.
-        again_at = now
+        wait_s = 0
     except Exception:
         # A process edge: one job that cannot be tended must not stop the others.
         logger.exception("job %s could not be tended", job.job_id)
-        again_at = now + timedelta(seconds=settings.BATCH_TEND_RETRY_S)
-    release(job, again_at)
+        wait_s = settings.BATCH_TEND_RETRY_S
+    release(job, wait_s)
 
 
 def step_of(job: LeasedJob) -> Step:

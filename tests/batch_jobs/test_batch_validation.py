@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from tests.batch_jobs.batch_cast import (
     line,
     make_batch_tenant,
     selling,
+    tended,
 )
 from tests.billing.cast import at_once
 
@@ -282,7 +283,7 @@ def test_a_validation_that_is_killed_starts_over(acme: BatchTenant) -> None:
     tend(datetime.now(UTC))
     assert acme.read(batch_id)["status"] == "validating", "its lease still runs"
 
-    tend(datetime.now(UTC) + timedelta(seconds=61))
+    tended(61)
 
     assert acme.read(batch_id)["status"] == "in_progress"
     assert [item.custom_id for item in items_of(batch_id)] == ["a", "b", "c"]
@@ -299,7 +300,7 @@ def test_a_batch_that_is_cancelled_before_it_runs_has_no_lines(acme: BatchTenant
 
     with pytest.raises(job_leases.LeaseLost):
         validating.validate(leased, datetime.now(UTC))
-    tend(datetime.now(UTC) + timedelta(seconds=61))
+    tended(61)
 
     batch = acme.read(batch_id)
     assert batch["status"] == "cancelled"
