@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper, job_row, locked
 from batch_jobs.models import JobState
 from batch_jobs.models.items import FRESH_AT
-from batch_jobs.pages import by_index
+from batch_jobs.pages import any_living, by_index
 from batch_jobs.summaries.results import ROWS_END
 from batch_jobs.waking import wake_pump_later
 
@@ -54,10 +54,6 @@ _PAGE = """
            count(custom_id) FILTER (WHERE was_state = 'failed'),
            count(custom_id) FILTER (WHERE now_state = 'done')
       FROM revived"""
-_ANY_LIVING = """
-    SELECT EXISTS (SELECT FROM bulk_item
-                    WHERE organization_id = %(organization)s AND job_id = %(job)s
-                      AND state IN ('waiting', 'queued', 'leased', 'answered'))"""
 
 
 def retry_some(job: LeasedJob, now: datetime) -> bool:
@@ -100,9 +96,8 @@ def _retry_page(job: LeasedJob) -> bool:
 
 
 def _go_on(job: LeasedJob) -> None:
-    with locked(job) as row, connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
-        cursor.execute(_ANY_LIVING, {"organization": job.organization_id, "job": job.job_id})
-        some_live: bool = cursor.fetchone()[0]
+    with locked(job) as row:
+        some_live = any_living(job.organization_id, job.job_id, HOUSEKEEPER_ALIAS)
         row.cursor = {}
         row.state = JobState.IN_PROGRESS if some_live else JobState.FINALIZING
         if not some_live:

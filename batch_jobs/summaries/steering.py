@@ -19,7 +19,8 @@ from django.utils import timezone
 
 from batch_jobs.caps import ENDED, check_jobs, check_tokens
 from batch_jobs.contracts import JobStateWrong, Owner, SummaryInfo
-from batch_jobs.models import BulkItem, BulkJob, ItemState, JobState, SummaryPlan
+from batch_jobs.models import BulkJob, JobState, SummaryPlan
+from batch_jobs.pages import any_living
 from batch_jobs.summaries.jobs import (
     APP_ALIAS,
     check_budget,
@@ -38,7 +39,6 @@ FORGET = "forget"
 BY_OWNER = "owner"
 BUDGET_REACHED = "budget"
 UNFINISHED = [JobState.VALIDATING, JobState.READY, JobState.IN_PROGRESS, JobState.PAUSED]
-LIVING_ITEMS = [ItemState.WAITING, ItemState.QUEUED, ItemState.LEASED, ItemState.ANSWERED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +232,8 @@ def _going_on(row: BulkJob) -> dict[str, Any]:
     """
     resumed = {"pause_reason": "", "retry_at": Now(), "cursor": {}}
     all_known = row.items_total == row.items_completed + row.items_failed
-    living = BulkItem.objects.filter(job_id=row.id, state__in=LIVING_ITEMS)
     # Parts may still run of documents that have failed. The rows are only asked where it matters.
-    if all_known and not living.exists():
+    if all_known and not any_living(row.organization_id, row.id, APP_ALIAS):
         return resumed | {"state": JobState.FINALIZING, "finalizing_at": Now()}
     return resumed | {"state": JobState.IN_PROGRESS}
 

@@ -13,8 +13,9 @@ from django.db.models import QuerySet
 
 from batch_jobs.events import tell
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS
-from batch_jobs.models import BulkItem, BulkJob, ItemState, JobKind, JobState, ProgressSample
+from batch_jobs.models import BulkJob, JobKind, JobState, ProgressSample
 from batch_jobs.models import SummaryPlan as Plan
+from batch_jobs.pages import any_under_way
 from batch_jobs.summaries.jobs import course_of, sample_of
 from batch_jobs.summaries.progress import is_at_risk, progress_of, window_start
 from batch_jobs.summaries.steering import BY_OWNER, UNFINISHED
@@ -65,13 +66,8 @@ def _end_preview(job_id: UUID) -> None:
         row = jobs.select_for_update(no_key=True, skip_locked=True).first()
         if row is None:
             return
-        under_way = BulkItem.objects.using(HOUSEKEEPER_ALIAS).filter(
-            organization_id=row.organization_id,
-            job_id=row.id,
-            state__in=[ItemState.LEASED, ItemState.ANSWERED],
-        )
         # One that is given back gives its claim back too: then there are claims left again.
-        if not under_way.exists():
+        if not any_under_way(row.organization_id, row.id, HOUSEKEEPER_ALIAS):
             row.state, row.claims_left = JobState.READY, None
             row.save(update_fields=["state", "claims_left"])
 
