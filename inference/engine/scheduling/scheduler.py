@@ -20,6 +20,10 @@ from inference.engine.sequence import SequenceState, rank
 
 BATCH_PART = 0.75
 """A step of batch alone takes this part of the target: who comes meanwhile waits for its end."""
+QUIET_MS = 5000.0
+QUIET_TARGETS = 3.0
+"""After so long without anybody who waits, the target of batch alone is so many times as long: more
+sequences share a pass over the weights, and only the first who comes again waits for such a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class SchedulerLimits:
     """`step_tokens_max` tokens computed per step; `running_max` sequences with blocks;
     `waiting_max` sequences queued per class, of which one key gets as long as more are free than it
     holds; `inter_token_target_ms` is how long a step may take while somebody waits for the next
-    token of an answer or in a queue, or batch has a part in it (None: as its tokens take); after
+    token of an answer or in a queue, or batch has a part in it (None: as its tokens take); once
+    nobody has waited for a while, batch alone may take longer; after
     `batch_wait_steps_max` steps in which no batch sequence got a token, the oldest of them is
     served as interactive until it ends."""
 
@@ -74,6 +79,7 @@ class Scheduler:
         self._queues = [FairQueue() for _ in Priority]
         self._shares = [FairShares() for _ in Priority]
         self._cost = StepCost()
+        self._quiet_ms = 0.0
         self._budget = self._whole_step()
         self._aged: SequenceState | None = None
         self._batch_idle_steps = 0
@@ -128,6 +134,8 @@ class Scheduler:
         """The next step: non-empty whenever any sequence waits or runs."""
         preemptions_before = self.preemptions
         self._age_batch()
+        if any(self.interactive):
+            self._quiet_ms = 0.0
         self._budget = self._whole_step()
         shares: list[Share] = []
         for priority in Priority:
@@ -153,6 +161,7 @@ class Scheduler:
 
     def took(self, duration_ms: float) -> None:
         """How long the planned step took, said once: the next ones are sized by it."""
+        self._quiet_ms += duration_ms
         self._cost.observe(self._budget.load, duration_ms)
         self._budget.load = StepLoad()
 
@@ -175,8 +184,10 @@ class Scheduler:
             state.published = full_blocks
 
     def _whole_step(self) -> StepBudget:
-        limits = self.limits
-        return StepBudget(self._cost, limits.step_tokens_max, limits.inter_token_target_ms)
+        target_ms = self.limits.inter_token_target_ms
+        if target_ms is not None and self._quiet_ms >= QUIET_MS:
+            target_ms *= QUIET_TARGETS
+        return StepBudget(self._cost, self.limits.step_tokens_max, target_ms)
 
     def _grow(self, members: Sequence[SequenceState]) -> None:
         """Gives each running sequence of a class the block its newest token needs."""

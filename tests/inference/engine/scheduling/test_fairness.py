@@ -211,3 +211,27 @@ def test_batch_hardly_delays_the_other_class_and_keeps_what_that_leaves() -> Non
     free = 1 - busy_s / (alone.clock.now_s - 100.0)
     assert p95(both.first_token_s[b"quiet"]) <= 1.5 * p95(alone.first_token_s[b"quiet"])
     assert both.tokens[b"batch"] >= 0.8 * free * batch_alone.tokens[b"batch"]
+
+
+def test_batch_takes_longer_steps_once_nobody_has_come_for_a_while() -> None:
+    traffic = Traffic(SchedulerLimits(inter_token_target_ms=200.0))
+
+    def median_ms(until_s: float) -> float:
+        """Of the steps of batch up to then."""
+        seen = len(traffic.engine.counters.trace)
+        while traffic.clock.now_s < until_s:
+            for _ in traffic.step():
+                traffic.ask(b"batch", priority=Priority.BATCH)
+        durations_ms = [each.duration_ms for each in list(traffic.engine.counters.trace)[seen:]]
+        return sorted(durations_ms)[len(durations_ms) // 2]
+
+    for _ in range(64):
+        traffic.ask(b"batch", priority=Priority.BATCH)
+    began_s = traffic.clock.now_s
+    soon_ms, quiet_ms = median_ms(began_s + 4.5), median_ms(began_s + 30.0)
+    traffic.ask(b"quiet", prompt_tokens=4, output_tokens=1)
+    again_ms = median_ms(traffic.clock.now_s + 4.0)
+
+    assert soon_ms <= 165
+    assert 300 <= quiet_ms <= 500
+    assert again_ms <= 165
