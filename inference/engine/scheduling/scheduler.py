@@ -23,7 +23,7 @@ BATCH_PART = 0.75
 QUIET_MS = 5000.0
 QUIET_TARGETS = 3.0
 """After so long without anybody who waits, the target of batch alone is so many times as long: more
-sequences share a pass over the weights, and only the first who comes again waits for such a step."""
+sequences share a pass over the weights, and only the first who comes again waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
