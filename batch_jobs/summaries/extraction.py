@@ -10,6 +10,8 @@ import os
 import selectors
 import subprocess
 import time
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -59,9 +61,9 @@ class ChildExtractor:
         child = self._child or self._start()
         self._documents += 1
         deadline = time.monotonic() + self._limits.wall_s
-        request = HEADER.pack(kind.encode(), len(content)) + content
+        header = HEADER.pack(kind.encode(), len(content))
         try:
-            code, answer = self._exchange(child, request, deadline)
+            code, answer = self._exchange(child, [header, content], deadline)
         except BaseException:
             self._end()
             raise
@@ -105,12 +107,13 @@ class ChildExtractor:
             child.wait()
 
     def _exchange(
-        self, child: subprocess.Popen[bytes], request: bytes, deadline: float
-    ) -> tuple[bytes, bytes]:
+        self, child: subprocess.Popen[bytes], request: Sequence[bytes], deadline: float
+    ) -> tuple[bytes, bytearray]:
         """Its answer; raises DocumentUnreadable when it dies, or is not done in time."""
         assert child.stdin is not None and child.stdout is not None
         to_child, from_child = child.stdin.fileno(), child.stdout.fileno()
-        rest, answer = memoryview(request), bytearray()
+        # Never joined: a document may be large, and is held once.
+        rest, answer = deque(memoryview(part) for part in request), bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(to_child, selectors.EVENT_WRITE)
             selector.register(from_child, selectors.EVENT_READ)
@@ -130,13 +133,16 @@ class ChildExtractor:
                                 "reading it took more memory or processor time than is allowed",
                             )
                     else:
-                        rest = _write(to_child, rest)
+                        rest[0] = _write(to_child, rest[0])
+                        if not rest[0]:
+                            rest.popleft()
                         if not rest:
                             selector.unregister(to_child)
                 if len(answer) >= HEADER.size:
                     code, size_bytes = HEADER.unpack_from(answer)
                     if len(answer) >= HEADER.size + size_bytes:
-                        return code.rstrip(b"\0"), bytes(answer[HEADER.size :])
+                        del answer[: HEADER.size]
+                        return code.rstrip(b"\0"), answer
 
 
 def _write(to_child: int, rest: memoryview) -> memoryview:

@@ -117,7 +117,7 @@ def read_pages(source: Input, at: Cursor) -> Iterator[Page]:
     for found in read_documents(source, at):
         if isinstance(found, Document):
             page.append(found)
-            page_bytes += len(found.text)
+            page_bytes += len(found.text) + len(found.error_message) + len(found.name or "")
         if (
             len(page) == settings.SUMMARY_PAGE_DOCUMENTS
             or page_bytes >= settings.SUMMARY_PAGE_BYTES_MAX

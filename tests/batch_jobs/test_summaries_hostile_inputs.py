@@ -1,6 +1,7 @@
 """Inputs made to hold a worker, fill a disk or break a job for ever: what becomes of them."""
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from batch_jobs.summaries.ingesting import ingest_some
 from batch_jobs.summaries.sources import documents as sources
 from batch_jobs.summaries.sources import parquet as parquet_source
 from batch_jobs.summaries.sources import zip_files
-from batch_jobs.summaries.sources.documents import InputUnreadable, Tick
+from batch_jobs.summaries.sources.documents import Document, InputUnreadable, Tick
 from batch_jobs.summaries.sources.opening import read_documents
 from tests.batch_jobs.ingest_cast import (
     Counting,
@@ -43,6 +44,58 @@ def port() -> Iterator[Counting]:
 @pytest.fixture
 def acme(queue: None, port: Counting) -> Submitter:
     return make_submitter("acme")
+
+
+MANY_LISTS = b"[" + b"[]," * MIB + b"[]]"
+"""Of which a parser makes twenty times its size."""
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "wanted"),
+    [
+        (
+            "a.jsonl",
+            b'\xef\xbb\xbf{"more": ' + MANY_LISTS + b', "id": 7, "text": "caf\\u00e9"}\n',
+            ("7", None, "café"),
+        ),
+        (
+            "a.jsonl",
+            b'{"text": ' + MANY_LISTS + b', "id": "one"}\n',
+            ("one", "no_text", ""),
+        ),
+        (
+            "a.csv",
+            b"more,id,text\n" + "😀".encode() + b"x" * 3 * MIB + b",one," + "grüße 😀\n".encode(),
+            ("one", None, "grüße 😀"),
+        ),
+    ],
+    ids=["JSON beside the text", "JSON for the text", "CSV"],
+)
+def test_a_long_row_takes_little_more_memory_than_its_bytes(
+    filename: str, content: bytes, wanted: tuple[str, str | None, str]
+) -> None:
+    limits = replace(LIMITS, document_bytes_max=3 * MIB)
+    opened = source(content, filename, limits=limits)
+
+    tracemalloc.start()
+    (found,) = read_documents(opened, {})
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(found, Document)
+    assert (found.name, found.error_code, found.text) == wanted
+    # The row, pieced together; and what the library for CSV holds four bytes of for each of it.
+    assert peak_bytes < (10 if filename == "a.csv" else 3) * len(content)
+
+
+def test_pages_of_bad_rows_are_bounded_by_what_is_said_of_them(
+    acme: Submitter, settings: Settings
+) -> None:
+    settings.SUMMARY_PAGE_BYTES_MAX, settings.SUMMARY_READ_S = 2000, 0
+    content = b'{"id": "%s"}\n' % (b"x" * 401) * 90
+    job_id = acme.create(("a.jsonl", jsonl(a="one") + content))
+
+    ingest_some(lease(job_id), datetime.now(UTC))
+    assert 40 < job_of(job_id).items_total < 60
 
 
 BLANK_ROWS = b"\n" * 25_000

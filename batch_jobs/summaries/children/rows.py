@@ -1,7 +1,8 @@
 """The program that reads Parquet files of strangers, as a child of `sources.parquet`.
 
-Writes each row as a line of JSON, `[group, row, id, text]`, or what is wrong with the file as
-`{"code", "message"}`, to its standard output. Text that is no string is told as true.
+Writes each row as a line of JSON, `[group, row, id, text bytes]`, with its text after it, or what
+is wrong with the file as `{"code", "message"}`, to its standard output. Instead of the bytes of a
+text that is none it tells null, and true where there is something else.
 """
 
 import json
@@ -35,6 +36,14 @@ def plain(value: Any, chars_max: int) -> Any:
     if isinstance(value, str):
         return value[:chars_max]
     return value if isinstance(value, int | float | None) else True
+
+
+def tell(group: int, row: int, name: Any, text: Any) -> None:
+    """Writes a row down."""
+    content = text.encode() if isinstance(text, str) else b""
+    told = len(content) if isinstance(text, str) else None if text is None else True
+    sys.stdout.buffer.write(json.dumps([group, row, name, told]).encode() + b"\n")
+    sys.stdout.buffer.write(content)
 
 
 def column_of(names: list[str], wanted: list[str], *, needed: bool) -> str | None:
@@ -89,7 +98,7 @@ def read(path: str, asked: dict[str, Any]) -> None:
 def write_rows(file: Any, text_column: str, id_column: str | None, asked: dict[str, Any]) -> None:
     """Batch by batch, each in its own time; what was read before is passed over in one."""
     columns = [text_column] if id_column is None else [text_column, id_column]
-    chars_max, first_group, done = asked["chars_max"], asked["group"], asked["row"]
+    first_group, done = asked["group"], asked["row"]
     for group in range(first_group, file.metadata.num_row_groups):
         row = group_bytes = 0
         if group == first_group and done:
@@ -110,9 +119,8 @@ def write_rows(file: Any, text_column: str, id_column: str | None, asked: dict[s
                 row += 1
                 if group == first_group and row <= done:
                     continue
-                name = None if ids is None else plain(ids[index].as_py(), chars_max)
-                text = plain(texts[index].as_py(), chars_max)
-                print(json.dumps([group, row, name, text]))  # noqa: T201
+                name = None if ids is None else plain(ids[index].as_py(), asked["id_chars_max"])
+                tell(group, row, name, plain(texts[index].as_py(), asked["text_chars_max"]))
 
 
 def main() -> None:

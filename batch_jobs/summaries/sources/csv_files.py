@@ -5,6 +5,7 @@ Windows-1252, which is what spreadsheets write; UTF-16 is refused. A row that ne
 that is not closed) ends the job: nobody could say where the next document begins.
 """
 
+import codecs
 import csv
 from collections.abc import Iterator
 
@@ -23,8 +24,9 @@ from batch_jobs.summaries.sources.lines import read_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 HEADER_BYTES_MAX = 1 << 20
-ENVELOPE_BYTES = 1 << 20
-"""What a row may hold beside its text."""
+_BYTES = "latin-1"
+"""In which a character is a byte: cells are decoded one by one, and a row never takes more memory
+for a character that it has somewhere."""
 
 
 class _Rows:
@@ -58,13 +60,14 @@ class _Rows:
                     f"the row has more than {self._row_bytes_max} bytes: is a quote not closed?",
                     self.row_number,
                 )
-            yield line.decode("utf-8-sig" if self.number == 1 else "utf-8", "surrogateescape")
+            mark = codecs.BOM_UTF8 if self.number == 1 else b""
+            yield line.removeprefix(mark).decode(_BYTES)
 
 
 def read(source: Input, cursor: Cursor) -> Iterator[Found]:
     """The documents after `cursor`: {"offset", "line", "blank"}; raises InputUnreadable."""
     delimiter = _delimiter(source)
-    row_bytes_max = 2 * source.limits.document_bytes_max + ENVELOPE_BYTES
+    row_bytes_max = source.limits.row_bytes_max
     # A limit of the whole process, whose default would refuse a long document.
     csv.field_size_limit(row_bytes_max)
     # It is read again by each slice.
@@ -122,8 +125,8 @@ def _column(names: list[str], chosen: str | None, usual: tuple[str, ...]) -> int
 def _cell(text: str) -> str:
     if text.isascii():
         return text
+    content = text.encode(_BYTES)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
-    return text
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("cp1252", "replace")

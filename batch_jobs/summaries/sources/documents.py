@@ -17,6 +17,8 @@ ID_FIELDS = ("id", "custom_id")
 TEXT_FIELDS = ("text", "document", "content")
 ID_CHARS_MAX = 400
 """Below the 512 that an item's custom id may have: a repeated one gets a suffix."""
+ENVELOPE_BYTES = 1 << 20
+"""What a line or a row may hold beside its text."""
 BLANK_BYTES_MAX = 64 << 20
 MESSAGE_CHARS_MAX = 500
 """Of an error: it may quote what the input says, and is kept with a job and its items."""
@@ -91,6 +93,17 @@ class InputLimits:
     """Of the process that reads Parquet."""
     child_cpu_s: int
     """For a few rows of it; twice as many by the clock."""
+
+    @property
+    def line_bytes_max(self) -> int:
+        """Of a line of JSON: most characters beyond ASCII, escaped, take up to three times their
+        bytes, but few documents are that long."""
+        return 2 * self.document_bytes_max + ENVELOPE_BYTES
+
+    @property
+    def row_bytes_max(self) -> int:
+        """Of a row of CSV, of which little is escaped."""
+        return self.document_bytes_max + ENVELOPE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

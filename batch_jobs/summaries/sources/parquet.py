@@ -26,8 +26,8 @@ from batch_jobs.summaries.sources.documents import (
     name_of,
 )
 
-ESCAPE_BYTES = 6
-"""A character of JSON may take so many."""
+TOLD_BYTES_MAX = 1 << 16
+"""Of a line that tells of a row, or of what is wrong."""
 RATIO_MAX = 200
 """All texts together may have this many times the file's bytes, once they are more than
 RATIO_FREE_CHARS: a few bytes may repeat the longest text for ever."""
@@ -57,7 +57,8 @@ def _rows(source: Input, cursor: Cursor) -> Iterator[list[Any]]:
         "text_fields": [source.text_field] if source.text_field else TEXT_FIELDS,
         "group": cursor.get("group", 0),
         "row": cursor.get("row", 0),
-        "chars_max": max(limits.document_bytes_max, ID_CHARS_MAX) + 1,
+        "id_chars_max": ID_CHARS_MAX + 1,
+        "text_chars_max": limits.document_bytes_max + 1,
         "rows_max": limits.documents_max,
         "memory_bytes_max": limits.child_memory_bytes_max,
         "cpu_s": limits.child_cpu_s,
@@ -77,21 +78,26 @@ def _rows(source: Input, cursor: Cursor) -> Iterator[list[Any]]:
         )
         stack.callback(child.kill)
         assert child.stdout is not None
-        yield from _told(child.stdout, ESCAPE_BYTES * 2 * asked["chars_max"])
+        yield from _told(child.stdout)
         if child.wait() != 0:
             raise InputUnreadable(
                 "invalid_parquet", "reading it took more memory or time than is allowed"
             )
 
 
-def _told(stdout: IO[bytes], line_bytes_max: int) -> Iterator[list[Any]]:
-    while line := stdout.readline(line_bytes_max):
-        if not line.endswith(b"\n"):
-            return  # it was ended in the middle
+def _told(stdout: IO[bytes]) -> Iterator[list[Any]]:
+    """Group, row, id and text of each row; less of the last one is passed over."""
+    while (line := stdout.readline(TOLD_BYTES_MAX)).endswith(b"\n"):
         told = json.loads(line)
         if isinstance(told, dict):
             raise InputUnreadable(told["code"], told["message"])
-        yield told
+        *place, text = told
+        if isinstance(text, int) and text is not True:
+            content = stdout.read(text)
+            if len(content) < text:
+                return  # it was ended in the middle
+            text = content.decode()
+        yield [*place, text]
 
 
 def _descriptor(source: Input, stack: ExitStack) -> int:
