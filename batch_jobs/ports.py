@@ -20,7 +20,7 @@ class BulkRequest:
 
     `request_id` is chosen by the caller and stored before the call: it is the id of the hold, and
     each attempt has its own. `endpoint` is the path of one of the OpenAI routes that can be run in
-    bulk, `body` a request of it.
+    bulk, `body` a request of it. One that might be charged more than `bound_pico` is refused.
     """
 
     request_id: UUID
@@ -29,6 +29,7 @@ class BulkRequest:
     key_id: UUID
     endpoint: str
     body: Any  # JSON of a foreign shape, validated by the gateway's dialect
+    bound_pico: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class BulkOutcome:
     `status_code` is what the route would have answered, and 0 where there is no answer at all.
     `retryable` marks failures of ours that say nothing about the request. `deferred` marks those
     that never reached an engine and are no attempt; `job_wide` (with it) those that all requests of
-    this job would meet now: no engine, an empty balance, a key that was revoked.
+    this job would meet now: no engine, an empty balance, a key that was revoked. With `resets_in_s`
+    it is a quota of the tenant's own that is used up until then; with `bound_pico` the request may
+    be charged so much, which is more than it was bound to.
     """
 
     request_id: UUID
@@ -61,6 +64,8 @@ class BulkOutcome:
     retryable: bool = False
     deferred: bool = False
     job_wide: bool = False
+    resets_in_s: float | None = None
+    bound_pico: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

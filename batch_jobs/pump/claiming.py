@@ -34,7 +34,8 @@ class ClaimedItem:
     parent_id: int | None
     parts: bool
     """Whether its text is what its parts' answers make together."""
-    bound_pico: int
+    bound_pico: int | None
+    """The most it may be charged; None where its job has no budget."""
     kind: str
     endpoint: str
     job_id: UUID

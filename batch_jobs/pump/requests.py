@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from batch_jobs.batches.lines import body_of
-from batch_jobs.contracts import FileMissing
+from batch_jobs.contracts import FileMissing, StorageAway
 from batch_jobs.files.reading import Span, read_spans
 from batch_jobs.models import BulkItem, JobKind, SummaryPlan
 from batch_jobs.ports import BulkRequest
@@ -45,7 +45,7 @@ def _texts(items: Sequence[ClaimedItem]) -> list[bytes | Ended | Returned]:
     found: dict[int, bytes | Ended | Returned] = {}
     try:
         found = dict(zip((item.item_id for item in own), read_spans(_spans(own)), strict=True))
-    except (FileMissing, OSError):
+    except (FileMissing, StorageAway):
         found = {item.item_id: _text(item) for item in own}
     return [found[item.item_id] if item.item_id in found else _merged(item) for item in items]
 
@@ -55,7 +55,7 @@ def _text(item: ClaimedItem) -> bytes | Ended | Returned:
         return read_spans(_spans([item]))[0]
     except FileMissing as error:
         return failed(item, 400, "input_file_missing", str(error))
-    except OSError:
+    except StorageAway:
         logger.exception("item %d could not be read", item.item_id)
         return Returned(item, Attempt.NOT_MADE, STORAGE_WAIT_S)
 
@@ -97,6 +97,7 @@ def _request(item: ClaimedItem, text: bytes) -> BulkRequest | Ended:
         key_id=item.key_id,
         endpoint=item.endpoint,
         body=body,
+        bound_pico=item.bound_pico,
     )
 
 

@@ -65,11 +65,15 @@ class Attempt(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An item given back, to be claimed again after `wait_s` seconds."""
+    """An item given back, to be claimed again after `wait_s` seconds.
+
+    One with a bound may be charged that much from now on, and is claimed again at once.
+    """
 
     item: ClaimedItem
     attempt: Attempt
     wait_s: float = 0.0
+    bound_pico: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,14 @@ def return_items(returns: Sequence[Returned]) -> frozenset[int]:
     """Give leased items back to the queue; those that were still held."""
     return _moved(
         "SELECT batch_jobs_return_items("
-        "%s::bigint[], %s::uuid[], %s::bigint[], %s::float8[], %s::bool[], %s::bool[])",
+        "%s::bigint[], %s::uuid[], %s::bigint[], %s::float8[], %s::bool[], %s::bool[],"
+        " %s::bigint[])",
         [
             *_items([one.item for one in returns]),
             [one.wait_s for one in returns],
             [one.attempt is Attempt.FAILED for one in returns],
             [one.attempt is Attempt.NOT_MADE for one in returns],
+            [one.bound_pico for one in returns],
         ],
     )
 

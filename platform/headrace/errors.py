@@ -71,6 +71,20 @@ class ApiError(Exception):
         return headers
 
 
+@dataclass(slots=True)
+class QuotaUsedUp(ApiError):
+    """429 as `insufficient_quota`, for a quota of the tenant's own, which starts anew."""
+
+    quota: billing.contracts.QuotaInTheWay | None = None
+
+
+@dataclass(slots=True)
+class AboveBound(ApiError):
+    """A request of bulk work might cost `amount_pico`, more than its job lets it; never shown."""
+
+    amount_pico: int = 0
+
+
 def invalid(message: str, param: str | None, code: str | None = "invalid_value") -> ApiError:
     """400: the request is not one we can serve as written."""
     return ApiError(400, message, code=code, param=param)
@@ -292,6 +306,20 @@ def context_length_exceeded(context_tokens_max: int, asked_tokens: int, param: s
 def insufficient_quota(message: str) -> ApiError:
     """429 that no retry mends: the money or the hard budget is gone."""
     return ApiError(429, message, type="insufficient_quota", code="insufficient_quota")
+
+
+def quota_used_up(quota: billing.contracts.QuotaInTheWay, message: str) -> QuotaUsedUp:
+    """429 that waiting for the next day or month mends."""
+    same = insufficient_quota(message)
+    return QuotaUsedUp(same.status, message, type=same.type, code=same.code, quota=quota)
+
+
+def above_bound(amount_pico: int, bound_pico: int) -> AboveBound:
+    """429 that another bound mends; nothing was held."""
+    message = f"This may cost {amount_pico} pico-units and is bound to {bound_pico}."
+    return AboveBound(
+        429, message, type="insufficient_quota", code="above_bound", amount_pico=amount_pico
+    )
 
 
 def rate_limited(kind: str, message: str, retry_after_s: float) -> ApiError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -120,6 +121,27 @@ def test_what_all_lines_would_meet_holds_the_job_back_and_not_the_others(
     assert job.state == "in_progress"
     assert job.retry_at > job.created_at
     assert len(port.asked) <= 17
+
+
+def test_a_price_that_rose_stays_within_the_budget(acme: Tenant) -> None:
+    dearer = outcome("above_bound", 429, retryable=True, deferred=True)
+    job_id = plant(acme, *"abc", budget_pico=60)
+    port = ScriptedPipeline(
+        outcomes={
+            text: [replace(dearer, bound_pico=bound_pico)]
+            for text, bound_pico in (("a", 30), ("b", 50), ("c", 60))
+        }
+    )
+    turn(port)
+    assert sorted(port.texts) == ["a", "a", "b", "b", "c"]
+    assert {request.bound_pico for request in port.asked} == {10, 30, 50}
+    job = check_totals(job_id)
+    assert (job.state, job.pause_reason, job.charge_pico) == ("paused", "budget", 2 * CHARGE_PICO)
+    assert [(row.state, row.attempts) for row in item_rows(job_id)] == [
+        ("done", 1),
+        ("done", 1),
+        ("queued", 0),
+    ]
 
 
 def test_a_summarisation_whose_key_is_revoked_is_paused(acme: Tenant) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connections
 
+from batch_jobs.models import BulkItem
 from batch_jobs.pump.claiming import ClaimedItem
 from batch_jobs.pump.transitions import Attempt, Returned, return_items
 from tests.batch_jobs.cast import Tenant
@@ -17,6 +18,7 @@ from tests.batch_jobs.pump_cast import (
     fail,
     finish,
     item_rows,
+    job_row,
     lapse,
     plant,
     states,
@@ -87,6 +89,21 @@ def test_a_budget_holds_however_many_claim(acme: Tenant) -> None:
     job = check_totals(job_id)
     assert (job.state, job.pause_reason) == ("paused", "budget")
     assert 495 < job.charge_pico <= 505
+
+
+def test_a_budget_with_room_never_pauses_its_job(acme: Tenant) -> None:
+    job_id = plant(acme, "a", budget_pico=1000)
+    item = BulkItem.objects.using("housekeeper").filter(job_id=job_id, state="queued")
+
+    def work(number: int) -> None:
+        for turn in range(300):
+            if number == 0:
+                item.update(retry_at=f"20{20 if turn % 2 else 90}-01-01T00:00:00Z")
+            else:
+                return_items([Returned(one, Attempt.NOT_MADE) for one in take()])
+
+    at_once(work)
+    assert job_row(job_id).state == "in_progress"
 
 
 @pytest.mark.parametrize("seed", range(3))

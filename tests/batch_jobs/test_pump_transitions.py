@@ -235,6 +235,39 @@ def test_a_job_never_has_more_under_way_than_its_budget_covers(acme: Tenant) -> 
     assert (job.state, job.pause_reason, job.charge_pico) == ("paused", "budget", 21)
 
 
+def test_what_is_bound_anew_is_claimed_first_if_its_job_can_pay_for_it(acme: Tenant) -> None:
+    job_id = plant(acme, *"abcd", budget_pico=35)
+    first, second, third = take()
+    assert {item.bound_pico for item in (first, second, third)} == {10}
+    finish(second, third)  # at 7 each: 21 are left
+    return_items([Returned(first, Attempt.NOT_MADE, bound_pico=15)])
+    [again] = take()
+    assert (again.item_id, again.bound_pico, again.attempts) == (first.item_id, 15, 1)
+    return_items([Returned(again, Attempt.NOT_MADE, bound_pico=22)])
+    assert take() == []
+    job = check_totals(job_id)
+    assert (job.state, job.pause_reason) == ("paused", "budget")
+    BulkJob.objects.using(HOUSEKEEPER).filter(id=job_id).update(state="in_progress", budget_pico=46)
+    assert [item.bound_pico for item in take()] == [22, 10]
+
+
+def test_items_of_a_job_without_a_budget_are_bound_to_nothing(acme: Tenant) -> None:
+    plant(acme, "a")
+    [item] = take()
+    assert item.bound_pico is None
+
+
+def test_a_preview_gets_back_what_was_forfeited(acme: Tenant) -> None:
+    job_id = plant(acme, *"abc", claims_left=2)
+    lost, kept = take()
+    finish(kept)
+    assert forfeit([lost.request_id, kept.request_id]) == {lost.request_id}
+    assert job_row(job_id).claims_left == 1
+    assert forfeit([lost.request_id]) == {lost.request_id}
+    assert job_row(job_id).claims_left == 1
+    assert len(take()) == 1
+
+
 def test_a_preview_claims_so_many_and_a_claim_that_came_to_nothing_is_one_more(
     acme: Tenant,
 ) -> None:

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -19,7 +21,13 @@ from django.conf import settings
 import billing.facade
 import tenants.facade
 from batch_jobs.ports import BulkAnswer, BulkOutcome, BulkRequest, EngineLoad, ModelTerms
-from billing.contracts import ModelNotFound, ModelRetired, ReceiptNotFound, ServiceTier
+from billing.contracts import (
+    ModelNotFound,
+    ModelRetired,
+    QuotaScope,
+    ReceiptNotFound,
+    ServiceTier,
+)
 from headrace import errors
 from headrace.gateway.database import in_database
 from headrace.gateway.openai.answering import Answering
@@ -43,6 +51,7 @@ RULES_TTL_S = 2.0
 """As long as a revocation may take."""
 RULES_MAX = 1024
 OURS_TO_REPEAT = frozenset({errors.duplicate_request().status, errors.cancelled().status})
+AWAY = errors.overloaded("").status
 KEYS_FAULT = frozenset({401, 403})
 """What the key, its project or its organization may not do now, whatever is asked."""
 BULK_ROUTES: Mapping[str, GenerationRoute] = {
@@ -223,6 +232,7 @@ def _caller(request: BulkRequest, rules: KeyRules) -> Caller:
         ServiceTier.BATCH,
         limits=None,
         rules=rules,
+        bound_pico=request.bound_pico,
     )
 
 
@@ -260,14 +270,21 @@ async def _outcome(request: BulkRequest, completion: Completion) -> BulkOutcome 
             return None
         return BulkOutcome(request.request_id, end.settled.charge_pico)
     if end.reason is FinishReason.REFUSED:
-        # By an engine that is full, or for what the request is.
-        return _failed(request, end.error, deferred=end.error.status >= 500)
+        # By an engine that is full, or for what the request is; what we do not know ends some day.
+        return _failed(request, end.error, deferred=end.error.status == AWAY)
     return _failed(request, end.error, job_wide=end.error.status in KEYS_FAULT)
 
 
 def _refused(request: BulkRequest, error: errors.ApiError) -> BulkOutcome:
     """Nothing reached an engine: there is none, or the request may not run, now or ever."""
-    if error.status >= 500 or error.status in KEYS_FAULT or error.code == "insufficient_quota":
+    if isinstance(error, errors.AboveBound):
+        return replace(_failed(request, error, deferred=True), bound_pico=error.amount_pico)
+    if isinstance(error, errors.QuotaUsedUp) and error.quota is not None:
+        is_job_wide = error.quota.scope is not QuotaScope.END_USER
+        resets_in_s = (error.quota.resets_at - datetime.now(UTC)).total_seconds()
+        outcome = _failed(request, error, deferred=True, job_wide=is_job_wide)
+        return replace(outcome, resets_in_s=resets_in_s)
+    if error.status == AWAY or error.status in KEYS_FAULT or error.code == "insufficient_quota":
         # A balance that open holds take up is the whole job's, too: else each of its lines would
         # be claimed, read and refused again and again. The first wait is short.
         return _failed(request, error, deferred=True, job_wide=True)

@@ -82,7 +82,8 @@ class CallerLimits:
 class Caller:
     """On whose account a request runs, and under which tier.
 
-    Bulk work carries no minute limits: its pump bounds it; balance and quotas hold.
+    Bulk work carries no minute limits: its pump bounds it; balance and quotas hold. What is held
+    for it, which is the most it can be charged, is at most `bound_pico`.
     """
 
     request_id: UUID
@@ -92,6 +93,7 @@ class Caller:
     tier: ServiceTier
     limits: CallerLimits | None
     rules: KeyRules = NO_RULES
+    bound_pico: int | None = None
 
     @classmethod
     def interactive(cls, identity: KeyIdentity, request_id: UUID) -> "Caller":

@@ -17,6 +17,7 @@ from billing.contracts import (
     Quote,
     ServiceTier,
 )
+from billing.facade import estimate_pico
 from headrace import errors
 from headrace.gateway.admission.auth import cache_salt
 from headrace.gateway.admission.measuring import (
@@ -107,6 +108,10 @@ async def release(limiter: RateLimiter, caller: Caller, order: Order) -> None:
 async def _hold(
     services: Services, caller: Caller, order: Order, quote: Quote, measured: Measured
 ) -> None:
+    if caller.bound_pico is not None:
+        amount_pico = estimate_pico(quote, measured.prompt_tokens, measured.output_tokens_max)
+        if amount_pico > caller.bound_pico:
+            raise errors.above_bound(amount_pico, caller.bound_pico)
     request = HoldRequest(
         request_id=caller.request_id,
         organization_id=caller.organization_id,

@@ -30,7 +30,7 @@ def hold_refusal(outcome: HoldOutcome, currency: str) -> errors.ApiError:
             )
         case HoldRefusal.QUOTA_EXCEEDED:
             assert outcome.quota is not None
-            return errors.insufficient_quota(quota_text(outcome.quota, currency))
+            return errors.quota_used_up(outcome.quota, quota_text(outcome.quota, currency))
         case HoldRefusal.STALE_QUOTE:
             return errors.overloaded("Prices have just changed; try again.")
         case HoldRefusal.DUPLICATE:
