@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 
 from batch_jobs.contracts import Owner
 from batch_jobs.models import BulkJob
+from batch_jobs.stopping import is_stopping
 
 HOUSEKEEPER_ALIAS = "housekeeper"
 
@@ -47,6 +48,10 @@ _LEASE = f"""
 
 class LeaseLost(Exception):
     """Another process tends the job by now, or it went on to another state meanwhile."""
+
+
+class StepStopped(Exception):
+    """This process is told to end: the step was left at a page, for the next tender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +149,16 @@ def _renew_until(job: LeasedJob, done: threading.Event) -> None:
 
 class LeaseKeeper:
     """Renews a lease every so often while a step goes from page to page, and so finds out in the
-    midst of it that the step is superseded: call it at each page."""
+    midst of it that the step is superseded, or that this process ends: call it at each page."""
 
     def __init__(self, job: LeasedJob) -> None:
         self._job = job
         self._renewed_at = time.monotonic()
 
     def __call__(self) -> None:
-        """Raises LeaseLost."""
+        """Raises LeaseLost, StepStopped."""
+        if is_stopping():
+            raise StepStopped
         if time.monotonic() - self._renewed_at > settings.BATCH_TEND_LEASE_S / 3:
             renew(self._job, settings.BATCH_TEND_LEASE_S)
             self._renewed_at = time.monotonic()

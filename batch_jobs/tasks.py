@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from celery import shared_task
 from django.conf import settings
 
+from batch_jobs import stopping
 from batch_jobs.batches.forgetting import forget_lines
 from batch_jobs.files.sweeping import sweep_files
 from batch_jobs.pump import process
@@ -37,8 +38,9 @@ def run_pump() -> None:
         wake_pump()
 
 
-def stop_pump() -> None:
-    """The worker is told to end: nothing more is claimed."""
+def stop_work() -> None:
+    """The worker is told to end: nothing more is claimed, and a tender stops at its next page."""
+    stopping.stop()
     process.stop()
 
 
@@ -65,5 +67,5 @@ def sweep() -> None:
     """Forget what was kept for long enough: files, and the rows of batches."""
     now, ends_at = datetime.now(UTC), time.monotonic() + settings.BATCH_TEND_S
     sweep_files(now)
-    while time.monotonic() < ends_at and forget_lines(now):
+    while stopping.goes_on_until(ends_at) and forget_lines(now):
         continue

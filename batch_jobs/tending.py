@@ -14,8 +14,17 @@ from django.conf import settings
 
 from batch_jobs import ending
 from batch_jobs.batches import output, validating
-from batch_jobs.job_leases import LeasedJob, LeaseLost, job_row, lease_job, release, renewed
+from batch_jobs.job_leases import (
+    LeasedJob,
+    LeaseLost,
+    StepStopped,
+    job_row,
+    lease_job,
+    release,
+    renewed,
+)
 from batch_jobs.models import JobKind, JobState
+from batch_jobs.stopping import goes_on_until
 from batch_jobs.summaries.finishing import finish as finish_summary
 from batch_jobs.summaries.finishing import forget_results
 from batch_jobs.summaries.ingesting import ingest_some
@@ -29,19 +38,20 @@ Step = Callable[[LeasedJob, datetime], bool]
 
 
 def tend(now: datetime) -> int:
-    """Looks after jobs until none needs it or TEND_S have passed; returns how many steps it took.
+    """Looks after jobs until none needs it, TEND_S have passed or the process is told to end;
+    returns how many steps it took.
 
     A step that fails leaves its job for later and does not keep others from their turn.
     """
     steps, ends_at = 0, time.monotonic() + settings.BATCH_TEND_S
     _watch(now)
-    while time.monotonic() < ends_at:
+    while goes_on_until(ends_at):
         job = lease_job(now, settings.BATCH_TEND_LEASE_S)
         if job is None:
             break
         steps += 1
         _take_step(job, now)
-    while time.monotonic() < ends_at and forget_results(now):
+    while goes_on_until(ends_at) and forget_results(now):
         steps += 1
     return steps
 
@@ -61,8 +71,9 @@ def _take_step(job: LeasedJob, now: datetime) -> None:
             is_further = step_of(job)(job, now)
         if is_further:
             wait_s = 0
-    except LeaseLost:
-        # Superseded, and then releasing changes nothing; or its owner cancelled it meanwhile.
+    except (LeaseLost, StepStopped):
+        # Superseded, and then releasing changes nothing; or its owner cancelled it meanwhile; or
+        # another process is to go on at once.
         wait_s = 0
     except Exception:
         # A process edge: one job that cannot be tended must not stop the others.

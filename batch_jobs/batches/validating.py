@@ -35,12 +35,15 @@ from batch_jobs.waking import wake_pump_later
 
 INPUT = "input_file_id"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-LINES_BETWEEN_RENEWALS = 1000
+LIST_LINES = 1000
 SKIPPED_BYTES = 1024 * 1024
 
 
 def validate(job: LeasedJob, now: datetime) -> bool:
-    """Reads the whole input; the batch is in progress or failed afterwards."""
+    """Reads the whole input; the batch is in progress or failed afterwards.
+
+    Raises LeaseLost, StepStopped.
+    """
     row = job_row(job)
     with empty_draft() as draft:
         _read(job, row, draft)
@@ -75,7 +78,7 @@ def _read(job: LeasedJob, row: BulkJob, draft: Draft) -> None:
             if lines_total > settings.BATCH_LINES_MAX:
                 draft.add_error(_too_many())
                 return
-            if lines_total % LINES_BETWEEN_RENEWALS == 0:
+            if lines_total % LIST_LINES == 1:
                 keep()
             try:
                 if line is None:

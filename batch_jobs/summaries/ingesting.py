@@ -25,6 +25,7 @@ from batch_jobs.job_leases import (
     LeasedJob,
     LeaseKeeper,
     LeaseLost,
+    StepStopped,
     job_row,
     locked,
 )
@@ -63,7 +64,8 @@ class _Hopeless(Exception):
 def ingest_some(job: LeasedJob, now: datetime) -> bool:
     """Reads a slice of a validating job; True when there is more to do at once.
 
-    It ends ready, in progress, finalizing (nothing is left to compute) or failed. Raises LeaseLost.
+    It ends ready, in progress, finalizing (nothing is left to compute) or failed. Raises LeaseLost,
+    StepStopped.
     """
     state = ReadingState.from_json(job_row(job).cursor)
     if state.errors:
@@ -72,7 +74,7 @@ def ingest_some(job: LeasedJob, now: datetime) -> bool:
         _begin(job, state)
         try:
             is_more = _Ingestion(job, state, now).read()
-        except (*OURS, LeaseLost, _Hopeless):
+        except (*OURS, LeaseLost, StepStopped, _Hopeless):
             _end_try(job)
             raise
         else:
@@ -140,6 +142,7 @@ class _Ingestion:
                 for page in read_pages(source, self._state.at):
                     self._check(page.documents, filename)
                     self._store(page, filename)
+                    self._keep_lease()
                     if self._is_over():
                         return False
         except InputUnreadable as error:
@@ -172,7 +175,6 @@ class _Ingestion:
     def _store(self, found: Page, filename: str) -> None:
         """One page: its texts, then its items and how far we are, in one transaction."""
         job, state, documents = self._job, self._state, found.documents
-        self._keep_lease()
         named = name_documents(job, documents, filename, state.documents + 1, self._options)
         digests = list({each.digest for each in named if each.digest is not None})
         page = draft_page(named, staging.find_twins(job, digests), self._fitter)

@@ -15,6 +15,7 @@ from batch_jobs.contracts import FileMissing
 from batch_jobs.files.reading import open_file
 from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob
 from batch_jobs.models import StoredFile
+from batch_jobs.stopping import goes_on_until
 from batch_jobs.summaries.drafting import Named
 from batch_jobs.summaries.estimating import Measured
 from batch_jobs.summaries.extraction import ChildExtractor, ExtractionLimits
@@ -121,7 +122,7 @@ def read_pages(source: Input, at: Cursor) -> Iterator[Page]:
         if (
             len(page) == settings.SUMMARY_PAGE_DOCUMENTS
             or page_bytes >= settings.SUMMARY_PAGE_BYTES_MAX
-            or time.monotonic() > ends_at
+            or not goes_on_until(ends_at)
         ):
             yield Page(page, found.cursor)
             page, page_bytes, ends_at = [], 0, time.monotonic() + settings.SUMMARY_PAGE_S

@@ -61,11 +61,11 @@ def _say(event: str) -> None:
 
 
 @worker_shutting_down.connect
-def _stop_pump(**_: Any) -> None:
-    """Runs in the signal handler: a turn under way ends soon, which the worker waits for."""
-    from batch_jobs.tasks import stop_pump
+def _stop_bulk_work(**_: Any) -> None:
+    """Runs in the signal handler: what is under way ends soon, which the worker waits for."""
+    from batch_jobs.tasks import stop_work
 
-    stop_pump()
+    stop_work()
 
 
 @worker_shutdown.connect
