@@ -31,16 +31,18 @@ from batch_jobs.job_leases import (
 )
 from batch_jobs.models import BulkJob, JobState
 from batch_jobs.ports import pipeline_port
+from batch_jobs.standing import key_error
 from batch_jobs.waking import wake_pump_later
 
 INPUT = "input_file_id"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LIST_LINES = 1000
+"""Between two of them the lease is kept and the job's key asked about."""
 SKIPPED_BYTES = 1024 * 1024
 
 
 def validate(job: LeasedJob, now: datetime) -> bool:
-    """Reads the whole input; the batch is in progress or failed afterwards.
+    """Reads the whole input; the batch is in progress or failed afterwards, also for its key.
 
     Raises LeaseLost, StepStopped.
     """
@@ -80,6 +82,9 @@ def _read(job: LeasedJob, row: BulkJob, draft: Draft) -> None:
                 return
             if lines_total % LIST_LINES == 1:
                 keep()
+                if (refused := key_error(job)) is not None:
+                    draft.add_error(refused)
+                    return
             try:
                 if line is None:
                     raise _too_long()

@@ -31,6 +31,7 @@ from batch_jobs.job_leases import (
 )
 from batch_jobs.models import BulkJob, JobState, SummaryPlan
 from batch_jobs.ports import ModelTerms, pipeline_port
+from batch_jobs.standing import paused_for_key
 from batch_jobs.summaries import staging
 from batch_jobs.summaries.drafting import PageDraft, draft_page
 from batch_jobs.summaries.estimating import estimate, prompt_tokens_least
@@ -64,12 +65,14 @@ class _Hopeless(Exception):
 def ingest_some(job: LeasedJob, now: datetime) -> bool:
     """Reads a slice of a validating job; True when there is more to do at once.
 
-    It ends ready, in progress, finalizing (nothing is left to compute) or failed. Raises LeaseLost,
-    StepStopped.
+    It ends ready, in progress, finalizing (nothing is left to compute), failed, or paused for its
+    key. Raises LeaseLost, StepStopped.
     """
     state = ReadingState.from_json(job_row(job).cursor)
     if state.errors:
         return _clear(job, state, now)
+    if paused_for_key(job):
+        return False
     try:
         _begin(job, state)
         try:

@@ -16,6 +16,7 @@ from batch_jobs.job_leases import HOUSEKEEPER_ALIAS, LeasedJob, LeaseKeeper, job
 from batch_jobs.models import JobState
 from batch_jobs.models.items import FRESH_AT
 from batch_jobs.pages import any_living, by_index
+from batch_jobs.standing import paused_for_key
 from batch_jobs.summaries.results import ROWS_END
 from batch_jobs.waking import wake_pump_later
 
@@ -57,7 +58,12 @@ _PAGE = """
 
 
 def retry_some(job: LeasedJob, now: datetime) -> bool:
-    """Takes a slice of half a minute; True when there is more to do at once. Raises LeaseLost."""
+    """Takes a slice of half a minute; True when there is more to do at once.
+
+    It ends in progress, finalizing or paused for its key. Raises LeaseLost, StepStopped.
+    """
+    if paused_for_key(job):
+        return False
     keep, ends_at = LeaseKeeper(job), time.monotonic() + settings.BATCH_TEND_S
     while time.monotonic() < ends_at:
         keep()

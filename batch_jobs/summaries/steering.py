@@ -21,6 +21,7 @@ from batch_jobs.caps import ENDED, check_jobs, check_tokens
 from batch_jobs.contracts import JobStateWrong, Owner, SummaryInfo
 from batch_jobs.models import BulkJob, JobState, SummaryPlan
 from batch_jobs.pages import any_living
+from batch_jobs.standing import UNREAD
 from batch_jobs.summaries.jobs import (
     APP_ALIAS,
     check_budget,
@@ -226,11 +227,14 @@ def _is_below_budget(row: BulkJob) -> bool:
 
 
 def _going_on(row: BulkJob) -> dict[str, Any]:
-    """What makes a paused job run, or end where its last document ended while it was paused.
+    """What makes a paused job run, or be read on where it was paused before that, or end where its
+    last document ended while it was paused.
 
     The row must be locked: whoever ends the last document locks it too.
     """
-    resumed = {"pause_reason": "", "retry_at": Now(), "cursor": {}}
+    resumed = {"pause_reason": "", "retry_at": Now(), "cursor": row.cursor.get(UNREAD, {})}
+    if UNREAD in row.cursor:
+        return resumed | {"state": JobState.VALIDATING}
     all_known = row.items_total == row.items_completed + row.items_failed
     # Parts may still run of documents that have failed. The rows are only asked where it matters.
     if all_known and not any_living(row.organization_id, row.id, APP_ALIAS):

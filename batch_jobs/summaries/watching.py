@@ -78,7 +78,7 @@ def _tell_paused(job_id: UUID, now: datetime) -> None:
         row = jobs.select_for_update(no_key=True, skip_locked=True).first()
         if row is None:
             return
-        row.cursor = {TOLD: True}
+        row.cursor |= {TOLD: True}
         row.save(update_fields=["cursor"])
         tell(row, "paused", now)
 
