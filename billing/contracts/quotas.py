@@ -99,6 +99,32 @@ class QuotaInTheWay:
     resets_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class PreviewedPeriod:
+    """A day or month as a quota would have seen it; the last one still runs."""
+
+    start_at: datetime
+    end_at: datetime
+    used_amount: int
+    reached_on: datetime | None
+    """When the day began on which the limit would have been reached; None for never."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPreview:
+    """How a limit would have worked: an estimate, since requests that it refuses use nothing, and
+    those under way reserve more than they use. A request counts where it was settled."""
+
+    wanted: QuotaWanted
+    time_zone: str
+    periods: tuple[PreviewedPeriod, ...]
+    """The oldest first."""
+    days: int
+    """Days looked at, the first to the last period's."""
+    days_reached: int
+    """Days of which the end, or this moment, found the limit reached."""
+
+
 class QuotaInvalid(BillingError):
     """A quota that makes no sense, or one too many; `param` names what is wrong."""
 
