@@ -4,11 +4,14 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
+import redis.asyncio
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.test import override_settings
 
 import batch_jobs.facade
@@ -26,6 +29,7 @@ from tests.batch_jobs.summary_cast import (
 
 WAIT_S = 20
 CLOSED = "websocket.close"
+SUBPROTOCOL = "headrace.v1"
 
 
 @pytest.fixture
@@ -40,7 +44,9 @@ class House:
 
     def __init__(self) -> None:
         self.application = Application()
-        self.runtime = SimpleNamespace(watched_keys={}, draining=False)
+        self.runtime = SimpleNamespace(
+            watched_keys={}, draining=False, redis=redis.asyncio.Redis.from_url(settings.REDIS_URL)
+        )
         self.application.runtime = self.runtime  # type: ignore[assignment]  # all that is asked
 
     @property
@@ -57,6 +63,22 @@ class House:
         assert opened["type"] == "websocket.accept"
         socket.subprotocol = opened.get("subprotocol")
         return socket
+
+    async def ticket(self, secret: str) -> str:
+        """A fresh one for this key."""
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=cast("Any", self.application)),
+            base_url="http://127.0.0.1",
+            headers={"authorization": f"Bearer {secret}"},
+        ) as client:
+            answered = await client.post("/v1/stream/tickets")
+        assert answered.status_code == 200, answered.text
+        ticket: str = answered.json()["ticket"]
+        return ticket
+
+    async def with_ticket(self, summary_id: str, ticket: str) -> "Socket":
+        """A socket that was accepted, of who shows a ticket."""
+        return await self.socket(summary_id, None, SUBPROTOCOL, ticket)
 
     def scope(self, summary_id: str, secret: str | None, *subprotocols: str) -> dict[str, Any]:
         """ASGI's of such a socket."""
@@ -114,7 +136,11 @@ def close_code(summary_id: str, secret: str | None) -> int:
 
 def run(story: Callable[[House], Awaitable[Any]]) -> Any:
     async def wrapped() -> Any:
-        return await story(House())
+        house = House()
+        try:
+            return await story(house)
+        finally:
+            await house.runtime.redis.aclose()
 
     return asyncio.run(wrapped())
 
@@ -208,7 +234,7 @@ def test_a_key_may_be_shown_as_a_subprotocol(acme: SummaryTenant) -> None:
     summary_id = acme.running("a")
 
     async def story(house: House) -> tuple[dict[str, Any], str | None]:
-        socket = await house.socket(summary_id, None, "headrace.v1", acme.tenant.secret)
+        socket = await house.socket(summary_id, None, SUBPROTOCOL, acme.tenant.secret)
         message = await told(socket)
         await socket.leave()
         return message, socket.subprotocol
@@ -216,7 +242,74 @@ def test_a_key_may_be_shown_as_a_subprotocol(acme: SummaryTenant) -> None:
     message, subprotocol = run(story)
 
     assert message["id"] == summary_id
-    assert subprotocol == "headrace.v1"
+    assert subprotocol == SUBPROTOCOL
+
+
+def test_a_ticket_follows_a_job_once(acme: SummaryTenant) -> None:
+    summary_id = acme.running("a")
+
+    async def story(house: House) -> tuple[dict[str, Any], str | None, int]:
+        ticket = await house.ticket(acme.tenant.secret)
+        socket = await house.with_ticket(summary_id, ticket)
+        message = await told(socket)
+        again = await closed_with(await house.with_ticket(summary_id, ticket))
+        await socket.leave()
+        return message, socket.subprotocol, again
+
+    message, subprotocol, again = run(story)
+
+    assert message == acme.read(summary_id) | {"progress": message["progress"]}
+    assert subprotocol == SUBPROTOCOL, "the ticket is not echoed"
+    assert again == 4401
+
+
+def test_of_many_that_show_one_ticket_at_once_one_follows(acme: SummaryTenant) -> None:
+    summary_id = acme.running("a")
+
+    async def story(house: House) -> list[int]:
+        ticket = await house.ticket(acme.tenant.secret)
+        opening = [house.with_ticket(summary_id, ticket) for _ in range(8)]
+        sockets = await asyncio.gather(*opening)
+        house.runtime.draining = True
+        return [await closed_with(socket) for socket in sockets]
+
+    assert sorted(run(story)) == [4401] * 7 + [4503]
+
+
+def test_a_ticket_follows_nothing_that_is_not_its_project_s(acme: SummaryTenant) -> None:
+    globex = make_summary_tenant("globex")
+    organization_id = acme.owner.organization_id
+    project_id = tenants.facade.create_project(organization_id, "sibling", using="housekeeper")
+    sibling = tenants.facade.issue_key(organization_id, project_id, "s", using="housekeeper")
+    summary_id, other_id = acme.running("a"), globex.running("b")
+
+    async def story(house: House) -> tuple[int, int, int]:
+        stranger = await house.ticket(globex.tenant.secret)
+        refused = await closed_with(await house.with_ticket(summary_id, stranger))
+        used_up = await closed_with(await house.with_ticket(other_id, stranger))
+        neighbour = await house.ticket(sibling.secret)
+        beside = await closed_with(await house.with_ticket(summary_id, neighbour))
+        return refused, used_up, beside
+
+    assert run(story) == (4404, 4401, 4404)
+
+
+def test_a_ticket_may_no_more_than_its_key(acme: SummaryTenant) -> None:
+    summary_id = acme.running("a")
+    owner = acme.owner
+    chat_only = tenants.facade.create_key(
+        tenants.facade.operator_of(owner.organization_id),
+        owner.project_id,
+        KeySettings(name="chat", scopes=frozenset({KeyScope.CHAT})),
+    )
+
+    async def story(house: House) -> tuple[int, int]:
+        ticket = await house.ticket(chat_only.secret)
+        refused = await closed_with(await house.with_ticket(summary_id, ticket))
+        made_up = await closed_with(await house.with_ticket(summary_id, "ticket.made-up"))
+        return refused, made_up
+
+    assert run(story) == (4403, 4401)
 
 
 @override_settings(WEBSOCKETS_PER_KEY_MAX=2)
