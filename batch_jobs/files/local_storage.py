@@ -3,11 +3,18 @@
 Readable by our own account only; a file is on the disk before its name is told to anybody.
 """
 
+import io
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from django.core.files import File
 from django.core.files.storage import FileSystemStorage
+
+from batch_jobs.files.faults import faults_told
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -33,8 +40,29 @@ class LocalStorage(FileSystemStorage):
                 os.close(descriptor)
         return name
 
+    def _open(self, name: str, mode: str = "rb") -> "File[bytes]":
+        return File(self.open_stream(name, 0))
+
+    def open_stream(self, name: str, size_bytes: int) -> BinaryIO:
+        """The file itself, whatever its size; raises FileNotFoundError."""
+        return io.BufferedReader(_ToldFile(self.path(name)))
+
     def read_range(self, name: str, offset: int, size_bytes: int) -> bytes:
         """A part of the file, shorter where it ends; raises FileNotFoundError."""
         with Path(self.path(name)).open("rb") as file:
             file.seek(offset)
             return file.read(size_bytes)
+
+
+class _ToldFile(io.FileIO):
+    """A file whose disk or mount may go away while it is read."""
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int | None:
+        """Raises StorageAway."""
+        with faults_told():
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        """Raises StorageAway."""
+        with faults_told():
+            return super().readall()

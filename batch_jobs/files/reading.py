@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 from uuid import UUID
 
 from django.conf import settings
@@ -20,7 +20,6 @@ from batch_jobs.contracts import FileInfo, FileMissing, Owner
 from batch_jobs.files import storage
 from batch_jobs.files.rows import info_of, missing, visible
 from batch_jobs.models import StoredFile
-from tenants.facade import tenant_scope
 
 HOUSEKEEPER_ALIAS = "housekeeper"
 
@@ -36,26 +35,39 @@ class Span:
 
 
 def read_spans(spans: Sequence[Span]) -> list[bytes]:
-    """The bytes of each span, in order; raises FileMissing. Blocks: call it on a thread."""
+    """The bytes of each span, in order; raises FileMissing, StorageAway.
+
+    Blocks: call it on a thread.
+    """
     return [_open_files.read(span) for span in spans]
 
 
-def open_file(organization_id: UUID, file_id: UUID, using: str = HOUSEKEEPER_ALIAS) -> BinaryIO:
-    """A stored file, seekable; the caller closes it. Raises FileMissing."""
-    files = StoredFile.objects.using(using).filter(
-        organization_id=organization_id, id=file_id, deleted_at=None
-    )
-    if using == HOUSEKEEPER_ALIAS:
-        row = files.first()
-    else:
-        with tenant_scope(organization_id, using):
-            row = files.first()
-    if row is None:
-        raise missing(file_id)
+def open_file(organization_id: UUID, file_id: UUID) -> BinaryIO:
+    """A stored file, seekable, to go through; the caller closes it.
+
+    Raises FileMissing, StorageAway.
+    """
+    row = _row(organization_id, file_id)
     try:
-        return cast("BinaryIO", storage.storage().open(row.storage_name, "rb"))
+        return storage.open_stream(row.storage_name, row.size_bytes)
     except FileNotFoundError:
         raise missing(file_id) from None
+
+
+def _open_whole(organization_id: UUID, file_id: UUID) -> BinaryIO:
+    row = _row(organization_id, file_id)
+    try:
+        return storage.open_whole(row.storage_name)
+    except FileNotFoundError:
+        raise missing(file_id) from None
+
+
+def _row(organization_id: UUID, file_id: UUID) -> StoredFile:
+    rows = StoredFile.objects.using(HOUSEKEEPER_ALIAS)
+    row = rows.filter(organization_id=organization_id, id=file_id, deleted_at=None).first()
+    if row is None:
+        raise missing(file_id)
+    return row
 
 
 def lock_input(owner: Owner, file_id: UUID) -> FileInfo:
@@ -89,10 +101,10 @@ class _OpenFile:
         self.stale_at = time.monotonic() + settings.FILES_OPEN_S
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Raises FileMissing."""
+        """Raises FileMissing, StorageAway."""
         with self._lock:
             if self._file is None:
-                self._file = open_file(*self._key)
+                self._file = _open_whole(*self._key)
             self._file.seek(offset)
             part = self._file.read(size_bytes)
             if self._is_retired:

@@ -58,7 +58,7 @@ def forget_files(organization_id: UUID) -> None:
     rows = StoredFile.objects.using(HOUSEKEEPER_ALIAS).filter(organization_id=organization_id)
     while page := list(rows.order_by("id")[: settings.FILES_SWEPT_MAX]):
         for row in page:
-            storage.storage().delete(row.storage_name)
+            storage.delete(row.storage_name)
         with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
             # Django's own would look for each in the items of all tenants.
             cursor.execute(_FORGET, {"files": [row.id for row in page]})
@@ -80,7 +80,7 @@ def _remove(due: Sequence[_Due], now: datetime) -> None:
     if not due:
         return
     for file in due:
-        storage.storage().delete(file.storage_name)
+        storage.delete(file.storage_name)
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         asked: dict[str, Any] = {"files": [file.file_id for file in due], "now": now}
         cursor.execute(_FORGET, asked)
@@ -97,6 +97,6 @@ def _remove_orphans(now: datetime) -> int:
     gone = 0
     for name in names:
         if name not in known and storage.stored_at(name) <= oldest:
-            storage.storage().delete(name)
+            storage.delete(name)
             gone += 1
     return gone

@@ -29,7 +29,7 @@ def store_upload(
             row = add_row(owner, purpose, filename, name, size_bytes, expires_at)
     except StorageFull:
         # After any other failure the row may be there all the same: a sweep finds out.
-        storage.storage().delete(name)
+        storage.delete(name)
         raise
     return info_of(row)
 

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from batch_jobs.caps import check_tokens
-from batch_jobs.contracts import LineError, StorageFull, TooMuchEnqueued
+from batch_jobs.contracts import LineError, StorageAway, StorageFull, TooMuchEnqueued
 from batch_jobs.events import tell
 from batch_jobs.job_leases import (
     HOUSEKEEPER_ALIAS,
@@ -50,7 +50,7 @@ from batch_jobs.waking import wake_pump_later, wake_tending_later
 
 INPUT = "input_file_ids"
 DELETED_ITEMS_PAGE = 5000
-OURS = (OperationalError, InterfaceError, psycopg.OperationalError, OSError)
+OURS = (OperationalError, InterfaceError, psycopg.OperationalError, StorageAway)
 """Database or storage away, which says nothing about the input."""
 
 

@@ -1,11 +1,12 @@
 """Both storages of files: a folder, and a server that speaks S3 on loopback."""
 
 import io
+import os
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import boto3
@@ -18,6 +19,7 @@ from moto.server import ThreadedMotoServer
 from batch_jobs.contracts import FileInfo, FileMissing, Owner, StorageAway
 from batch_jobs.files import storage
 from batch_jobs.files.local_storage import LocalStorage
+from batch_jobs.files.object_storage import ObjectStorage
 from batch_jobs.files.reading import Span, open_file, read_spans
 from batch_jobs.files.sweeping import sweep_files
 from batch_jobs.files.writing import discard_files, write_file
@@ -167,8 +169,69 @@ def test_a_storage_that_cannot_be_reached_says_so(kind: str, tmp_path: Path, own
     with override_settings(STORAGES={**settings.STORAGES, "bulk": bulk}, S3_ENDPOINT_URL=nowhere):
         with pytest.raises(StorageAway):
             write_file(owner, "batch_output", "out", [b"x"])
+        for ask in (
+            lambda: storage.read_range("00/nothing", 0, 1),
+            lambda: storage.open_whole("00/nothing"),
+            lambda: storage.open_stream("00/nothing", 1),
+            lambda: storage.delete("00/nothing"),
+            lambda: storage.names_in("00"),
+        ):
+            with pytest.raises(StorageAway):
+                ask()
+
+
+def test_a_file_that_goes_away_while_it_is_read_says_so(bulk_storage: Storage) -> None:
+    name = storage.save(io.BytesIO(b"x" * (9 * MEGABYTE)))
+
+    with storage.open_stream(name, 9 * MEGABYTE) as stored:
+        stored.seek(8 * MEGABYTE)
+        assert stored.read(1) == b"x"
+        take_away(bulk_storage, stored)
+        stored.seek(0)
         with pytest.raises(StorageAway):
-            storage.read_range("00/nothing", 0, 1)
+            stored.read()
+
+
+def take_away(bulk_storage: Storage, stored: BinaryIO) -> None:
+    """As a mount that is gone, and a bucket that nobody reaches."""
+    if isinstance(bulk_storage, LocalStorage):
+        os.dup2(os.open("/", os.O_RDONLY), stored.fileno())
+    else:
+        bulk_storage._bucket = boto3.resource(  # type: ignore[attr-defined]  # no types
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{free_port()}",
+            aws_access_key_id="of-no-use",
+            aws_secret_access_key="of-no-use",
+            region_name="us-east-1",
+        ).Bucket(BUCKET)
+
+
+def test_of_a_file_that_is_gone_through_only_what_is_read_is_fetched(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[int, int]] = []
+    real = ObjectStorage.read_range
+
+    def noted(self: ObjectStorage, name: str, offset: int, size_bytes: int) -> bytes:
+        fetched.append((offset, size_bytes))
+        return real(self, name, offset, size_bytes)
+
+    monkeypatch.setattr(ObjectStorage, "read_range", noted)
+    content = b"".join(b"%07d\n" % number for number in range(3 * MEGABYTE))
+    bulk = {
+        "BACKEND": "batch_jobs.files.object_storage.ObjectStorage",
+        "OPTIONS": {"bucket_name": BUCKET, "endpoint_url": s3_url, **CREDENTIALS},
+    }
+    with override_settings(STORAGES={**settings.STORAGES, "bulk": bulk}, S3_ENDPOINT_URL=s3_url):
+        name = storage.save(io.BytesIO(content))
+        with storage.open_stream(name, len(content)) as stored:
+            stored.seek(20 * MEGABYTE)
+            assert stored.readline() == content[20 * MEGABYTE : 20 * MEGABYTE + 8]
+            assert stored.seek(-8, io.SEEK_END) == len(content) - 8
+            assert stored.read() == content[-8:]
+        with pytest.raises(FileNotFoundError):
+            storage.open_stream("00/nothing", 5)
+    assert sum(size for _, size in fetched) <= 9 * MEGABYTE
 
 
 def test_a_local_file_is_nobody_elses_to_read_and_its_name_says_nothing(

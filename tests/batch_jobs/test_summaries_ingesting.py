@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections
 
-from batch_jobs.contracts import InputInvalid, StorageFull
+from batch_jobs.contracts import InputInvalid, StorageAway, StorageFull
 from batch_jobs.facade import INVARIANTS
 from batch_jobs.job_leases import LeaseLost
 from batch_jobs.models import BulkItem, BulkJob, StoredFile
@@ -459,18 +459,22 @@ def test_an_input_that_keeps_killing_its_readers_fails_its_job(
     assert [error.code for error in acme.read(job_id).job.errors] == ["unreadable_input"]
 
 
+@pytest.mark.parametrize("error", [ValueError, OSError])
 def test_an_input_that_breaks_its_reader_again_and_again_fails_the_job(
-    acme: Submitter, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    acme: Submitter,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception],
 ) -> None:
     settings.SUMMARY_READ_TRIES_MAX = 3
     job_id = acme.create(("a.jsonl", PAGES[0]))
 
     def broken(*_: Any) -> None:
-        raise ValueError("nobody thought of it")
+        raise error("nobody thought of it")
 
     monkeypatch.setattr(staging, "stage_texts", broken)
     for _ in range(3):
-        with pytest.raises(ValueError, match="nobody"):
+        with pytest.raises(error, match="nobody"):
             read_all(job_id)
     read_all(job_id)
 
@@ -484,11 +488,11 @@ def test_a_failure_of_ours_is_no_try(
     job_id = acme.create(("a.jsonl", PAGES[0]))
 
     def away(*_: Any) -> None:
-        raise OSError("the storage is away")
+        raise StorageAway("the storage is away")
 
     monkeypatch.setattr(staging, "stage_texts", away)
     for _ in range(5):
-        with pytest.raises(OSError, match="away"):
+        with pytest.raises(StorageAway):
             read_all(job_id)
     monkeypatch.undo()
 
