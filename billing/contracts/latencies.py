@@ -13,8 +13,8 @@ class FirstTokenTimes:
     """Queueing and prefill of some requests, as percentiles.
 
     `requests` are those that had a first token and whose times the engine told: what failed, what
-    was cancelled before it, and embeddings do not count. The percentiles are None for none. They
-    are within 10 % of the true one from 5 ms to 400 s, told as 2 ms below that, and as 400 s above.
+    was cancelled before it, and embeddings do not count. The percentiles are None for none; they
+    are within 10 % of the true ones, and of what took more than three minutes told as that.
     """
 
     requests: int

@@ -28,7 +28,7 @@ from billing.models.ledger import (
     LedgerLegRow,
     LedgerTransaction,
 )
-from billing.models.rollups import UsageDelta, UsageHour, UsageTagHour
+from billing.models.rollups import UsageDelta, UsageHour, UsageModelHour, UsageTagHour
 from billing.models.stripe import (
     StripeAccount,
     StripeCheckout,
@@ -72,5 +72,6 @@ __all__ = [
     "UsageDelta",
     "UsageEvent",
     "UsageHour",
+    "UsageModelHour",
     "UsageTagHour",
 ]

@@ -1,8 +1,10 @@
 """Usage added up by hour, and the queue of events not yet added.
 
-The SQL functions of sql/0005_rollups.sql write these from usage events. Used inside `billing` only.
+The SQL functions of sql/0005_rollups.sql and sql/0016_model_hours.sql write these from usage events.
+Used inside `billing` only.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from billing.fields import IntegerMoneyField
@@ -25,17 +27,15 @@ class UsageDelta(TenantModel):
         return f"{self.request_id} at {self.occurred_at}"
 
 
-class UsageTotals(TenantModel):
-    """What both rollups tell apart, and what they add up."""
+class UsageSums(TenantModel):
+    """What every rollup tells apart, and what it adds up."""
 
     organization_id = models.UUIDField()
     hour = models.DateTimeField()
     project_id = models.UUIDField()
-    key_id = models.UUIDField()
     model_served = models.CharField(max_length=128)
     tier = models.CharField(max_length=16)
     currency = models.CharField(max_length=3)
-    is_embedding = models.BooleanField()
     requests = models.BigIntegerField()
     errors = models.BigIntegerField()
     uncached_input_tokens = models.BigIntegerField()
@@ -45,6 +45,16 @@ class UsageTotals(TenantModel):
     charge_pico = IntegerMoneyField()
 
     class Meta(TenantModel.Meta):
+        abstract = True
+
+
+class UsageTotals(UsageSums):
+    """What is told apart by key too, and embeddings from the rest."""
+
+    key_id = models.UUIDField()
+    is_embedding = models.BooleanField()
+
+    class Meta(UsageSums.Meta):
         abstract = True
 
 
@@ -95,3 +105,22 @@ class UsageTagHour(UsageTotals):
 
     def __str__(self) -> str:
         return f"{self.requests} requests of {self.tag_name}={self.tag_value} since {self.hour}"
+
+
+class UsageModelHour(UsageSums):
+    """Every event of one UTC hour, once, with its times to the first token.
+
+    `first_token_counts` counts by the buckets of usage/histograms.py.
+    """
+
+    pk = models.CompositePrimaryKey(
+        "organization_id", "hour", "project_id", "model_served", "tier", "currency"
+    )
+    cache_saved_pico = IntegerMoneyField()
+    first_token_counts = ArrayField(models.IntegerField())
+
+    class Meta(UsageSums.Meta):
+        db_table = "billing_usage_model_hour"
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests of {self.model_served} since {self.hour}"

@@ -21,6 +21,7 @@ TABLES = (
     "billing_usage_delta",
     "billing_usage_hour",
     "billing_usage_tag_hour",
+    "billing_usage_model_hour",
     "billing_usage_event",
 )
 QUEUE = """
@@ -30,7 +31,7 @@ QUEUE = """
 
 @dataclass(frozen=True)
 class Planted:
-    """One event: each of its tokens costs one pico-unit."""
+    """One event: each of its tokens costs one pico-unit, unless an uncached one is dearer."""
 
     occurred_at: datetime
     uncached: int = 1
@@ -44,6 +45,9 @@ class Planted:
     is_embedding: bool = False
     project_id: UUID | None = None
     key_id: UUID | None = None
+    queue_ms: int = 0
+    prefill_ms: int = 0
+    input_micros: int = 1
 
 
 @contextmanager
@@ -75,7 +79,7 @@ def uproot(tenant: Tenant) -> None:
 
 
 def _values(tenant: Tenant, request_id: UUID, event: Planted) -> dict[str, Any]:
-    cost_pico = event.uncached + event.cached + event.output
+    cost_pico = event.uncached * event.input_micros + event.cached + event.output
     return {
         "occurred_at": event.occurred_at,
         "request_id": request_id,
@@ -94,15 +98,15 @@ def _values(tenant: Tenant, request_id: UUID, event: Planted) -> dict[str, Any]:
         "input_price_id": uuid7(),
         "cached_input_price_id": uuid7(),
         "output_price_id": uuid7(),
-        "input_micros_per_mtok": 1,
+        "input_micros_per_mtok": event.input_micros,
         "cached_input_micros_per_mtok": 1,
         "output_micros_per_mtok": 1,
         "cost_pico": cost_pico,
         "charge_pico": cost_pico,
         "finish_reason": event.finish_reason,
         "source": "measured",
-        "queue_ms": 0,
-        "prefill_ms": 0,
+        "queue_ms": event.queue_ms,
+        "prefill_ms": event.prefill_ms,
         "decode_ms": 0,
         "end_user": event.end_user,
         "tags": Jsonb(dict(event.tags)),
