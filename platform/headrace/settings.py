@@ -147,6 +147,8 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 STATIC_URL = "/static/"
+STATIC_COPIES_FOLDER = DATA_FOLDER / "static"
+"""Compressed copies of what browsers load, made when first asked for."""
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 CACHES = {
     # What only sign-in counts: attempts by address and account. Redis away, nobody may try.
@@ -487,7 +489,7 @@ S3_ENDPOINT_URL = os.environ.get("HEADRACE_S3_ENDPOINT_URL", "")
 """Another address than Amazon's."""
 STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "staticfiles": {"BACKEND": "headrace.static_files.MarkedStorage"},
     "bulk": {
         "BACKEND": "batch_jobs.files.object_storage.ObjectStorage",
         "OPTIONS": {
