@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
 from headrace.client_address import parse_networks
+from headrace.console_kit.colors import checked_color
 from headrace.sign_in import configuration as sign_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -114,6 +115,10 @@ INSTALLED_APPS = [
     "tenants",
     "billing",
     "batch_jobs",
+    # Before the sign-in library's own: its pages look like ours.
+    "headrace.console_kit",
+    "headrace.tenant_console",
+    "headrace.operator_console",
     "headrace.wiring.HeadraceConfig",
 ]
 MIDDLEWARE = [
@@ -142,6 +147,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "headrace.console_kit.branding.brand",
             ]
         },
     }
@@ -181,6 +187,14 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "POSTPROCESSING_HOOKS": ["headrace.management_api.openapi.complete"],
 }
 
+# --- the console ---------------------------------------------------------------------------------
+CONSOLE_NAME = os.environ.get("HEADRACE_CONSOLE_NAME", "Headrace")
+CONSOLE_LOGO = os.environ.get("HEADRACE_CONSOLE_LOGO", "kit/logo.svg")
+CONSOLE_ICON = os.environ.get("HEADRACE_CONSOLE_ICON", "kit/logo.svg")
+"""Paths under the static files; an operator's own lie in HEADRACE_STATIC_FOLDER."""
+STATICFILES_DIRS = [folder for folder in [os.environ.get("HEADRACE_STATIC_FOLDER", "")] if folder]
+CONSOLE_ACCENT = checked_color(os.environ.get("HEADRACE_CONSOLE_ACCENT", "#0b5c92"))
+
 # --- people signing in ---------------------------------------------------------------------------
 IS_SECURE = sign_in.is_secure(PUBLIC_URL)
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
@@ -208,7 +222,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 LOGIN_URL = "/accounts/login/"
-LOGIN_REDIRECT_URL = os.environ.get("HEADRACE_HOME_PATH", "/accounts/email/")
+LOGIN_REDIRECT_URL = "/console/"
 LOGOUT_REDIRECT_URL = LOGIN_URL
 ACCOUNT_ADAPTER = "headrace.sign_in.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}

@@ -40,6 +40,8 @@ handler500 = server_error
 urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("static/<path:path>", static_file, name="static"),
+    path("console/", include("headrace.tenant_console.urls")),
+    path("operator/", include("headrace.operator_console.urls")),
     path("stripe/events", StripeEventsView.as_view(), name="stripe-events"),
     path("v1/usage/requests/<str:request_id>", ReceiptView.as_view(), name="receipt"),
     path("", include("headrace.management_api.urls")),

@@ -4,25 +4,19 @@ Both are for people with a session; a key belongs to one organization and founds
 """
 
 from typing import Any
-from uuid import UUID
 
-from django.conf import settings
-from django.utils.text import slugify
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from uuid_utils.compat import uuid7
 
-import billing.facade
 import tenants.facade
 from headrace import errors
+from headrace.founding import CURRENCIES, SLUG_CHARS_MAX, found
 from headrace.management_api.authentication import SessionUser
 from headrace.management_api.base import HouseView
 from headrace.management_api.bodies import Body
-from tenants.contracts import Actor, ActorKind, MemberOf, Role
-
-SLUG_CHARS_MAX = 63
+from tenants.contracts import MemberOf, Role
 
 
 class MyOrganization(serializers.Serializer[Any]):
@@ -55,7 +49,7 @@ class NewOrganization(Body):
     slug = serializers.RegexField(
         r"^[a-z0-9](-?[a-z0-9])*$", max_length=SLUG_CHARS_MAX, required=False
     )
-    currency = serializers.ChoiceField(["USD", "EUR"], default="USD")
+    currency = serializers.ChoiceField(CURRENCIES, default="USD")
 
 
 class PersonView(HouseView):
@@ -102,26 +96,14 @@ class OrganizationsView(PersonView):
     def post(self, request: Request) -> Response:
         """A new organization, with an account at zero; the caller owns it."""
         body = self.body(NewOrganization)
-        organization_id = uuid7()
-        founder = Actor(
-            ActorKind.USER,
+        made = found(
             self.person.user_id,
-            organization_id,
-            frozenset(),
+            body["display_name"],
+            body["currency"],
             self.ip,
             self.request_id,
+            body.get("slug"),
         )
-        with tenants.facade.tenant_scope(organization_id):
-            tenants.facade.found_organization(
-                founder,
-                body.get("slug") or _slug_of(body["display_name"], organization_id),
-                body["display_name"],
-                body["currency"],
-                settings.ORGANIZATIONS_PER_USER_MAX,
-            )
-            billing.facade.open_own_account()
-        mine = tenants.facade.memberships_of(self.person.user_id)
-        [made] = [one for one in mine if one.organization.organization_id == organization_id]
         return Response(render_membership(made), status=201)
 
 
@@ -138,8 +120,3 @@ def render_membership(membership: MemberOf) -> dict[str, Any]:
         "status": membership.status.value,
         "permissions": sorted(tenants.facade.ROLE_PERMISSIONS[membership.role]),
     }
-
-
-def _slug_of(display_name: str, organization_id: UUID) -> str:
-    readable = slugify(display_name)[: SLUG_CHARS_MAX - 13].strip("-") or "organization"
-    return f"{readable}-{organization_id.hex[-12:]}"

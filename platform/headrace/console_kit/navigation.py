@@ -1,0 +1,41 @@
+"""Where everything is: the pages of both consoles, in the order of the rail.
+
+Pure: says which entries somebody with these permissions sees. A page that is not here is not in
+the rail; tests and screenshots walk this list. Called by `pages`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tenants.contracts import Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page in the rail: the name of its route, what it is called, and who may see it."""
+
+    route: str
+    title: str
+    icon: str
+    needs: Permission
+    group: str = ""
+
+
+TENANT: tuple[Entry, ...] = (Entry("overview", "Overview", "home", Permission.USAGE_READ),)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEntry:
+    """A page of the operator's rail: for staff, whatever their memberships."""
+
+    route: str
+    title: str
+    icon: str
+
+
+OPERATOR: tuple[OperatorEntry, ...] = ()
+
+
+def seen_by(permissions: Collection[Permission]) -> tuple[Entry, ...]:
+    """The tenant's pages that somebody who may do this can open."""
+    return tuple(entry for entry in TENANT if entry.needs in permissions)

@@ -1,0 +1,1 @@
+"""What the operator sees and does in a browser: the fleet, models and prices, tenants, money."""
