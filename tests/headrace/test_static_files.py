@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -102,22 +103,23 @@ def test_a_name_that_marks_no_content_of_ours_is_asked_again(query: str) -> None
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_a_changed_file_has_another_url_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "ours.js"
-    file.write_text("1;")
+@pytest.fixture
+def folder_of_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(settings, "STATICFILES_DIRS", [tmp_path])
-    finders.get_finder.cache_clear()
-    try:
-        before = static("ours.js")
-        file.write_text("'two';")
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # it is an lru_cache
+    yield tmp_path
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]
 
-        assert static("ours.js") != before
-        assert fetch(static("ours.js")).content == b"'two';"
-        assert fetch(before).headers["cache-control"] == "no-cache"
-    finally:
-        finders.get_finder.cache_clear()
+
+def test_a_changed_file_has_another_url_at_once(folder_of_operator: Path) -> None:
+    file = folder_of_operator / "ours.js"
+    file.write_text("1;")
+    before = static("ours.js")
+    file.write_text("'two';")
+
+    assert static("ours.js") != before
+    assert fetch(static("ours.js")).content == b"'two';"
+    assert fetch(before).headers["cache-control"] == "no-cache"
 
 
 def test_a_head_has_the_headers_alone() -> None:
