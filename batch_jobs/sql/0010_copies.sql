@@ -61,9 +61,10 @@ BEGIN
       INTO hanging, shared;
 
     FOREACH leader IN ARRAY coalesce(shared, '{}') LOOP
+        -- Without an order there is one index to read. Each page passes by what the last ones left.
         waiting_copies := ARRAY(
             SELECT id FROM bulk_item WHERE same_as_id = leader AND state = 'waiting'
-             ORDER BY same_as_id, id LIMIT copies_max - cardinality(copied) + 1);
+             LIMIT copies_max - cardinality(copied) + 1);
         IF cardinality(waiting_copies) > copies_max - cardinality(copied) THEN
             crowded := crowded || leader;
             waiting_copies := trim_array(waiting_copies, 1);

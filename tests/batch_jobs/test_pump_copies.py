@@ -30,6 +30,7 @@ from tests.batch_jobs.pump_cast import (
 from tests.batch_jobs.scripted_pipeline import ScriptedPipeline, Wakes, turn
 from tests.batch_jobs.summary_cast import SummaryTenant, document, make_summary_tenant, tend_now
 from tests.batch_jobs.summary_cast import check_books as check_summary
+from tests.batch_jobs.test_pump_races import at_once
 
 HOUSEKEEPER = "housekeeper"
 PAGE = 10
@@ -253,6 +254,32 @@ def test_a_job_is_stopped_while_its_copies_end(door: SummaryTenant, end: str) ->
     assert Counter(states(item.job_id)) == {"done": PAGE + 1, ended: 15}
     rows = door.results(summary_id)
     assert [row["summary"] for row in rows].count(f"answer {item.item_id}") == PAGE + 1
+    check_summary(summary_id)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_is_cancelled_in_the_midst_of_its_copies(door: SummaryTenant, fails: bool) -> None:
+    summary_id = many_times(door, 300)
+    [item] = take()
+    if not fails:
+        answer(item)
+
+    def work(number: int) -> None:
+        if number == 0:
+            end_all(refused(item) if fails else Ended(item, 7))
+        elif number == 1:
+            door.act("cancel", summary_id)
+            tend_now()
+
+    at_once(work)
+    tend_now()
+    tend_now()
+
+    seen = Counter(states(item.job_id))
+    ended = "failed" if fails else "done"
+    assert door.read(summary_id)["status"] == "cancelled"
+    assert set(seen) <= {ended, "cancelled"}
+    assert seen[ended] >= 1
     check_summary(summary_id)
 
 
