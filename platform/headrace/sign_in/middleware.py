@@ -17,6 +17,8 @@ CONTENT_POLICY = (
 )
 TO_PROVIDERS = " https:"
 """Browsers hold the redirect after a form to its policy: where providers are, theirs are let in."""
+TO_STRIPE = "https://checkout.stripe.com https://billing.stripe.com"
+"""And Stripe's own pages, or the stand-in's, where money can be paid in."""
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=()"
 
 
@@ -27,8 +29,11 @@ class PagePolicyMiddleware(MiddlewareMixin):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         """Keeps what a view has set."""
-        has_providers = any(one["APPS"] for one in settings.SOCIALACCOUNT_PROVIDERS.values())
-        policy = CONTENT_POLICY + (TO_PROVIDERS if has_providers else "")
+        policy = CONTENT_POLICY
+        if any(one["APPS"] for one in settings.SOCIALACCOUNT_PROVIDERS.values()):
+            policy += TO_PROVIDERS
+        if settings.STRIPE_API_KEY:
+            policy += f" {settings.STRIPE_API_BASE or TO_STRIPE}"
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Frame-Options", "DENY")
         response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
