@@ -20,6 +20,7 @@ from billing.catalog.price_document import parse_price_document
 from billing.catalog.price_history import price_history
 from billing.catalog.quotes import models_for_sale, quote
 from billing.catalog.repricing import reprice
+from billing.clock import clock_at, prepare_past
 from billing.credit.granting import credit_grants, grant_credit, tend_credit, tend_credit_of
 from billing.credit.recharges import begin_recharge, recharge_due, watch_balances
 from billing.credit.settings import (
@@ -69,15 +70,21 @@ from billing.quotas import (
 from billing.receipts import receipt
 from billing.reconcile import reconcile, reconcile_report, register_invariants
 from billing.replay import replay
+from billing.stripe_sync.customers import is_demo
 from billing.stripe_sync.customers import keep_out as keep_out_of_stripe
 from billing.stripe_sync.provider import connect_stripe
 from billing.stripe_sync.webhooks import receive as receive_stripe_event
 from billing.sweeper import sweep
 from billing.usage.backlogs import backlogs
-from billing.usage.buckets import bucket_end
+from billing.usage.buckets import bucket_end, previous_span
+from billing.usage.key_activity import key_activity
+from billing.usage.latencies import first_token_latencies
+from billing.usage.overview import cache_savings, usage_overview
+from billing.usage.quota_preview import preview_quota
 from billing.usage.report import usage_page
 from billing.usage.requests import recent_requests
 from billing.usage.rollups import roll_up
+from billing.usage.series import class_series, top_series
 
 __all__ = [
     "alias",
@@ -88,7 +95,10 @@ __all__ = [
     "begin_topup",
     "billing_settings",
     "bucket_end",
+    "cache_savings",
     "change_quota",
+    "class_series",
+    "clock_at",
     "close_due",
     "complete_topup",
     "connect_stripe",
@@ -102,6 +112,7 @@ __all__ = [
     "display_price",
     "estimate_pico",
     "fail_topup",
+    "first_token_latencies",
     "forget_addresses",
     "forget_end_user",
     "forget_end_users",
@@ -111,7 +122,9 @@ __all__ = [
     "invoice_numbered",
     "invoice_pdf",
     "invoices",
+    "is_demo",
     "keep_out_of_stripe",
+    "key_activity",
     "lift_quota",
     "models_for_sale",
     "note_payment",
@@ -122,8 +135,11 @@ __all__ = [
     "parse_price_document",
     "per_million_string",
     "per_token_string",
+    "prepare_past",
     "preview_events",
     "preview_export",
+    "preview_quota",
+    "previous_span",
     "price_history",
     "profile_of",
     "publish_book",
@@ -159,9 +175,11 @@ __all__ = [
     "sweep",
     "tend_credit",
     "tend_credit_of",
+    "top_series",
     "top_up",
     "top_ups",
     "update_alias",
+    "usage_overview",
     "usage_page",
     "use_payment_provider",
     "void",

@@ -49,6 +49,11 @@ def keep_out(organization_id: UUID, using: str = "housekeeper") -> None:
         cursor.execute(KEEP_OUT, [organization_id])
 
 
+def is_demo(organization_id: UUID, using: str = "default") -> bool:
+    """Whether it was kept out: its usage is made up or given away, and says so where it is shown."""
+    return _account(organization_id, using).is_demo
+
+
 def _known(organization_id: UUID, using: str) -> str:
     return _account(organization_id, using).customer_id
 
