@@ -21,6 +21,15 @@ INSTRUCTION_CHARS_MAX = 8000
 WORDS_CHARS_MAX = 200
 """Of a language, a style, the name of a field or a model."""
 SCHEMA_CHARS_MAX = 64 * 1024
+INTEGER_END = 2**63
+NUMBER_MIN = 1e-15
+"""Of the numbers in a schema: jsonb spells each out, whatever its exponent."""
+_CANONICAL: dict[str, Any] = {
+    "sort_keys": True,
+    "separators": (",", ":"),
+    "allow_nan": False,
+    "ensure_ascii": False,
+}
 WORDING = 1
 """Raise it when `asking` words its requests differently: summaries made before are then others."""
 
@@ -127,9 +136,7 @@ def _schema(given: Mapping[str, Any]) -> str | None:
     if not isinstance(value, dict):
         raise InputInvalid("schema: must be a JSON schema, as an object")
     try:
-        text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-        )
+        text = json.dumps(_kept(json.dumps(value, allow_nan=False)), **_CANONICAL)
     except (ValueError, RecursionError) as error:
         raise InputInvalid(f"schema: {error}") from error
     if len(text) > SCHEMA_CHARS_MAX:
@@ -137,6 +144,26 @@ def _schema(given: Mapping[str, Any]) -> str | None:
     if "\\u0000" in text or not _is_storable(text):
         raise InputInvalid("schema: holds NUL or half of a surrogate pair")
     return text
+
+
+def _kept(text: str) -> Any:  # JSON
+    """What PostgreSQL gives back of it; raises ValueError for a number that it would spell out."""
+    return json.loads(text, parse_int=_integer, parse_float=_number)
+
+
+def _integer(spelled: str) -> int:
+    number = int(spelled)
+    if not -INTEGER_END <= number < INTEGER_END:
+        raise ValueError(f"the number {spelled[:40]} does not fit into 64 bits")
+    return number
+
+
+def _number(spelled: str) -> int | float:
+    number = float(spelled)
+    if not -INTEGER_END <= number < INTEGER_END or 0 < abs(number) < NUMBER_MIN:
+        raise ValueError(f"the number {spelled[:40]} is too large or too small")
+    # jsonb keeps decimals: what was 1e17 is read as an integer, and would have another digest.
+    return int(number) if number.is_integer() else number
 
 
 def _is_storable(text: str) -> bool:

@@ -17,7 +17,9 @@ from batch_jobs.job_leases import LeaseLost
 from batch_jobs.models import BulkItem, BulkJob, StoredFile
 from batch_jobs.summaries import staging
 from batch_jobs.summaries.ingesting import ingest_some
+from batch_jobs.summaries.options import parse_options
 from tests.batch_jobs.ingest_cast import (
+    MODEL,
     Counting,
     Submitter,
     counting,
@@ -532,6 +534,15 @@ def test_what_every_document_would_fail_with_is_refused_before_a_job_is_made(
     assert not BulkJob.objects.using("housekeeper").exists()
     job_id = acme.ingested(("a.jsonl", PAGES[0]), tokens_max=4096, schema={"type": "object"})
     assert job_of(job_id).state == "in_progress"
+
+
+def test_the_numbers_of_a_schema_are_kept_as_they_are_meant(acme: Submitter) -> None:
+    limits = [2**63 - 1, -(2**63), 1e17, 9.2e18, 1.0, -0.0, 0.1, 1e-15, 1.5e-9, 123456789.125]
+    schema = {"type": "object", "properties": {"a": {"enum": limits}}}
+    job_id = acme.create(("a.jsonl", PAGES[0]), schema=schema)
+
+    asked = parse_options({"model": MODEL, "schema": schema})
+    assert parse_options(job_of(job_id).plan.options) == asked
 
 
 def test_a_model_that_is_gone_fails_its_job(acme: Submitter) -> None:

@@ -37,6 +37,11 @@ def test_options_survive_being_kept_as_json() -> None:
         ({"model": "m", "schema": "{}"}, "schema"),
         ({"model": "m", "schema": {"const": float("nan")}}, "schema"),
         ({"model": "m", "schema": {"const": "\udfff"}}, "schema"),
+        ({"model": "m", "schema": {"const": 2**63}}, "schema"),
+        ({"model": "m", "schema": {"enum": [[-(2**63) - 1]]}}, "schema"),
+        ({"model": "m", "schema": {"const": 10**5000}}, "schema"),
+        ({"model": "m", "schema": {"const": 1e300}}, "schema"),
+        ({"model": "m", "schema": {"const": 1e-300}}, "schema"),
         ({"model": "m", "temperature": 1}, "temperature"),
     ],
 )

@@ -67,6 +67,19 @@ def test_what_makes_no_sense_makes_no_job(
     assert acme.door.get(SUMMARIES).json()["data"] == []
 
 
+@pytest.mark.parametrize("number", ["1e400", "9" * 30, "-1e19", "9" * 5000])
+def test_a_schema_with_a_number_that_nobody_can_keep_makes_no_job(
+    acme: SummaryTenant, number: str
+) -> None:
+    asked = '{"input_file_ids": ["%s"], "model": "%s", "schema": {"enum": [%s]}}'
+    content = asked % (acme.upload([document("a")]), MODEL, number)
+    headers = {"Content-Type": "application/json"}
+    answered = acme.door.post(SUMMARIES, content=content.encode(), headers=headers)
+
+    assert answered.status_code == 400, answered.text
+    assert acme.door.get(SUMMARIES).json()["data"] == []
+
+
 def test_a_file_of_others_is_no_input(acme: SummaryTenant, globex: SummaryTenant) -> None:
     foreign = globex.upload([document("a")])
 
