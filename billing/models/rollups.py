@@ -1,6 +1,6 @@
 """Usage added up by hour, and the queue of events not yet added.
 
-The SQL functions of sql/0005_rollups.sql and sql/0016_model_hours.sql write these from usage events.
+The SQL functions of sql/0005_rollups.sql and sql/0016_model_hours.sql write these from events.
 Used inside `billing` only.
 """
 

@@ -5,7 +5,7 @@ Instants are aware; minutes and hours are those of UTC, days those of a time zon
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from billing.contracts import BucketWidth
@@ -36,9 +36,8 @@ def bucket_bounds(
 def bucket_end(at: datetime, width: BucketWidth, time_zone: str) -> datetime:
     """Where the bucket that an instant lies in ends."""
     if width is BucketWidth.DAY:
-        zone = ZoneInfo(time_zone)
-        tomorrow = at.astimezone(zone).date() + timedelta(days=1)
-        return datetime.combine(tomorrow, time(), zone).astimezone(UTC)
+        today = at.astimezone(ZoneInfo(time_zone)).date()
+        return local_midnight(today + timedelta(days=1), time_zone)
     step = STEPS[width]
     return at - (at - datetime.min.replace(tzinfo=UTC)) % step + step
 
@@ -57,6 +56,34 @@ def cut_pieces(bounds: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
             start = pieces.pop()[0]
         pieces.append((start, end))
     return pieces
+
+
+def previous_span(
+    start_at: datetime, end_at: datetime, time_zone: str
+) -> tuple[datetime, datetime]:
+    """What to compare a span with: as many whole local months or days before it, or as long a time.
+
+    Days that still run are compared with the same part of those before. Raises ValueError unless
+    the span is positive.
+    """
+    if start_at >= end_at:
+        raise ValueError("the span of a report must not be empty")
+    day, end_day = (at.astimezone(ZoneInfo(time_zone)).date() for at in (start_at, end_at))
+    if start_at != local_midnight(day, time_zone):
+        return start_at - (end_at - start_at), start_at
+    is_whole = end_at == local_midnight(end_day, time_zone)
+    if is_whole and day.day == end_day.day == 1:
+        months = 12 * (end_day.year - day.year) + end_day.month - day.month
+        year, month = divmod(12 * day.year + day.month - 1 - months, 12)
+        return local_midnight(day.replace(year=year, month=month + 1), time_zone), start_at
+    days = (end_day - day).days + (not is_whole)
+    before = local_midnight(day - timedelta(days=days), time_zone)
+    return before, start_at if is_whole else min(before + (end_at - start_at), start_at)
+
+
+def local_midnight(day: date, time_zone: str) -> datetime:
+    """When a local day begins."""
+    return datetime.combine(day, time(), ZoneInfo(time_zone)).astimezone(UTC)
 
 
 def hour_of(at: datetime) -> datetime:

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 EXACT_BELOW_MS = 10
 BUCKETS = 64
-BOUNDS_MS = (
+BOUNDS_MS: tuple[int, ...] = (
     *range(2, EXACT_BELOW_MS + 1),
     *(-(-EXACT_BELOW_MS * 6**n // 5**n) for n in range(1, BUCKETS - EXACT_BELOW_MS + 1)),
 )

@@ -6,7 +6,7 @@ each event is in it once. Reads only the tenant's own rows. Called by the usage 
 and by invoices.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -24,7 +24,8 @@ from billing.contracts import (
     UsageRow,
     UsageTooWide,
 )
-from billing.usage.buckets import bucket_bounds, cut_hours, cut_pieces
+from billing.usage.buckets import bucket_bounds, cut_hours
+from billing.usage.sources import QUEUED, QUEUED_SPAN, in_cut_hours, listed
 from tenants.facade import tenant_scope
 
 ROWS_MAX = 20_000
@@ -56,16 +57,7 @@ SINGLE = """
            e.cached_input_tokens, e.output_tokens, e.cost_pico, e.charge_pico
       FROM {source}
      WHERE e.organization_id = %(organization)s AND {span}"""
-QUEUED = (
-    "billing_usage_delta d JOIN billing_usage_event e"
-    " ON e.occurred_at = d.occurred_at AND e.request_id = d.request_id"
-)
-QUEUED_SPAN = """d.organization_id = %(organization)s
-       AND d.occurred_at >= %(start)s AND d.occurred_at < %(end)s
-       AND date_trunc('hour', d.occurred_at, 'UTC') <> ALL (%(cut_hours)s)"""
 CUT = "billing_usage_event e LEFT JOIN billing_hold h ON h.id = e.request_id"
-# Each piece by its own bounds: a join with a list of them is planned as a walk through all events.
-PIECE = "(e.occurred_at >= {} AND e.occurred_at < {})"
 EVENT_TAG = "left(billing_usage_tags(e.tags, e.end_user) ->> %(tag)s, 128)"
 SUMMED = (
     "requests",
@@ -132,14 +124,14 @@ def _statement(query: UsageQuery, bounds: Sequence[datetime]) -> sql.Composed:
         less += [f"-{column}" for column in SUMMED]
         whole += [
             untagged,
-            sql.SQL("SELECT bucket, {} FROM rolled").format(_listed(map(sql.SQL, less))),
+            sql.SQL("SELECT bucket, {} FROM rolled").format(listed(map(sql.SQL, less))),
         ]
     shown = [*COLUMNS.values(), "tag", "currency"]
     return sql.SQL(REPORT).format(
         rolled=rolled,
         parts=sql.SQL(" UNION ALL ").join(whole),
-        shown=_listed(sql.SQL(column if column in columns else "NULL") for column in shown),
-        columns=_listed(sql.Identifier(column) for column in columns),
+        shown=listed(sql.SQL(column if column in columns else "NULL") for column in shown),
+        columns=listed(sql.Identifier(column) for column in columns),
         sums=_sums(),
     )
 
@@ -148,7 +140,7 @@ def _added_up(query: UsageQuery, columns: Sequence[str], source: sql.Composed) -
     bounded = query.width is not BucketWidth.SPAN
     return sql.SQL(ADDED_UP).format(
         bucket=sql.SQL("width_bucket(at, %(bounds)s::timestamptz[])" if bounded else "1"),
-        columns=_listed(sql.Identifier(column) for column in columns),
+        columns=listed(sql.Identifier(column) for column in columns),
         sums=_sums(),
         source=source,
         conditions=sql.SQL(" AND ").join(_conditions(query)),
@@ -175,26 +167,13 @@ def _sources(bounds: Sequence[datetime], *, tagged: bool) -> list[sql.Composed]:
         tag=tag,
         is_embedding=sql.SQL("coalesce(h.output_tokens_max = 0, false)"),
         source=sql.SQL(CUT),
-        span=_pieces(bounds),
+        span=in_cut_hours(bounds),
     )
     return [of_tag if tagged else of_all, of_all, queued, cut]
 
 
-def _pieces(bounds: Sequence[datetime]) -> sql.Composable:
-    """When an event lies in an hour that is cut."""
-    pieces = [
-        sql.SQL(PIECE).format(sql.Literal(start), sql.Literal(end))
-        for start, end in cut_pieces(bounds)
-    ]
-    return sql.SQL("({})").format(sql.SQL(" OR ").join(pieces)) if pieces else sql.SQL("false")
-
-
 def _sums() -> sql.Composed:
-    return _listed(sql.SQL("sum({0}) AS {0}").format(sql.Identifier(name)) for name in SUMMED)
-
-
-def _listed(parts: Iterable[sql.Composable]) -> sql.Composed:
-    return sql.SQL(", ").join(parts)
+    return listed(sql.SQL("sum({0}) AS {0}").format(sql.Identifier(name)) for name in SUMMED)
 
 
 def _conditions(query: UsageQuery) -> list[sql.SQL]:
