@@ -14,6 +14,9 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 ATOM_TOKENS_PER_CHAR = 8
 """Texts are counted in atoms, and pieces made of them. A character has at most 4 bytes, and so 4
 tokens: an atom of as many characters as an eighth of the budget takes at most half of it."""
+ATOM_SHORT_SHARE = 4
+"""Atoms shorter than the longest one by this much are counted together: a text of short lines would
+take a hundred times as many counts, and they would add up to less than the whole."""
 SOONEST_END_SHARE = 0.5
 """A piece ends at its strongest boundary beyond this share of the budget."""
 WINDOW_CHARS_MIN = 1 << 16
@@ -72,7 +75,7 @@ def split(text: str, budget_tokens: int, count_tokens: CountTokens) -> Iterator[
 
 def _split(text: str, start: int, end: int, budget: int, count: CountTokens) -> list[Piece]:
     chars_max = max(1, budget // ATOM_TOKENS_PER_CHAR)
-    atoms = _atoms(text, start, end, chars_max)
+    atoms = list(_joined(_atoms(text, start, end, chars_max), chars_max // ATOM_SHORT_SHARE))
     tokens = count([text[atom.start : atom.end] for atom in atoms])
     spans = _pack(atoms, tokens, budget)
     counts = count([text[span_start:span_end] for span_start, span_end in spans])
@@ -113,6 +116,19 @@ def _atoms(text: str, start: int, end: int, chars_max: int) -> list[_Atom]:
         close(best, strength)
     close(end, _STRENGTHS["heading"])
     return atoms
+
+
+def _joined(atoms: Sequence[_Atom], chars_max: int) -> Iterator[_Atom]:
+    """Neighbours that have at most so many characters together as one, up to the strongest end."""
+    first = last = 0
+    while first < len(atoms):
+        start = atoms[first].start
+        last = max(last, first)
+        while last + 1 < len(atoms) and atoms[last + 1].end - start <= chars_max:
+            last += 1
+        best = max(range(first, last + 1), key=lambda index: (atoms[index].strength, index))
+        yield _Atom(start, atoms[best].end, atoms[best].strength)
+        first = best + 1
 
 
 def _pack(atoms: Sequence[_Atom], tokens: Sequence[int], budget: int) -> list[tuple[int, int]]:

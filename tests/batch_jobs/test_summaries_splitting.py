@@ -51,6 +51,21 @@ def test_a_text_larger_than_a_window_is_cut_without_a_gap() -> None:
     assert len(pieces) <= 1.1 * by_words([text])[0] / 500
 
 
+@pytest.mark.parametrize("line", ["\n# ", "a\n", "A b. ", "a.\n\nb c "])
+def test_what_is_short_is_counted_together(line: str) -> None:
+    text, counted = line * 20_000, list[str]()
+
+    def noting(texts: Sequence[str]) -> list[int]:
+        counted.extend(texts)
+        return by_bytes(texts)
+
+    pieces = list(split(text, 4000, noting))
+
+    assert "".join(text[piece.start : piece.end] for piece in pieces) == text
+    assert len(counted) < len(text) / 50
+    assert sum(map(len, counted)) < 2.5 * len(text)
+
+
 @pytest.mark.parametrize(
     ("text", "ends"),
     [
