@@ -13,6 +13,7 @@ from billing.contracts import Invariant, InvariantReport
 from billing.credit.invariants import INVARIANTS as OF_CREDIT
 from billing.invoices.invariants import INVARIANTS as OF_INVOICES
 from billing.stripe_sync.invariants import INVARIANTS as OF_STRIPE
+from billing.usage.invariants import INVARIANTS as OF_USAGE
 
 FINDINGS_MAX = 20
 """Discrepancies reported of one invariant; the first ones are enough to stop and look."""
@@ -245,7 +246,7 @@ INVARIANTS = [
          WHERE (h.sequence, h.hash) IS DISTINCT FROM (l.sequence, l.hash)
            AND NOT (h.sequence = 0 AND l.sequence IS NULL)""",
     ),
-    *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES, *OF_STRIPE)),
+    *(Invariant(*one) for one in (*OF_CREDIT, *OF_INVOICES, *OF_STRIPE, *OF_USAGE)),
 ]
 
 

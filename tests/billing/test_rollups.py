@@ -303,6 +303,13 @@ def test_tiny_events_sum_exactly(django_database: object, events: int) -> None:
         ("billing_usage_hour", "UPDATE {} SET output_tokens = output_tokens + 1", "hour's usage,"),
         ("billing_usage_hour", "DELETE FROM {}", "hour's usage,"),
         ("billing_usage_tag_hour", "UPDATE {} SET requests = requests + 1", "usage of a tag"),
+        ("billing_usage_model_hour", "UPDATE {} SET errors = errors + 1", "usage of a model"),
+        ("billing_usage_model_hour", "UPDATE {} SET cache_saved_pico = 1", "usage of a model"),
+        (
+            "billing_usage_model_hour",
+            "UPDATE {} SET first_token_counts[3] = 0, first_token_counts[4] = 1",
+            "times to the first token",
+        ),
         ("billing_usage_delta", "DELETE FROM {}", "hour's usage,"),
         (
             "billing_usage_delta",

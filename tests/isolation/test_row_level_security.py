@@ -345,6 +345,7 @@ WRITES = [
     "DELETE FROM billing_usage_delta",
     "UPDATE billing_usage_hour SET requests = 0",
     "UPDATE billing_usage_tag_hour SET requests = 0",
+    "UPDATE billing_usage_model_hour SET requests = 0",
     "DELETE FROM billing_usage_tag_hour",
     "SELECT billing_forget_end_users(tenants_current(), 'ann', '{user}')",
     "SELECT billing_roll_up(1, 1)",
