@@ -18,7 +18,7 @@ ID_PREFIXES = {JobKind.BATCH: "batch_", JobKind.SUMMARY: "summary_"}
 
 _KINDS = {
     "batch.completed": "A batch is completed.",
-    "batch.failed": "A batch was not started: its input is wrong, or too much is enqueued.",
+    "batch.failed": "A batch was not started: for its input, its key, or too much enqueued.",
     "batch.expired": "A batch's time was over before all of its lines were computed.",
     "batch.cancelled": "A batch was cancelled.",
     "summary.completed": "A summarisation job is completed.",

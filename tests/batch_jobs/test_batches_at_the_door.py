@@ -25,6 +25,7 @@ from tests.batch_jobs.batch_cast import (
     jsonl,
     line,
     make_batch_tenant,
+    refuse,
     selling,
 )
 from tests.batch_jobs.cast import Tenant
@@ -225,6 +226,28 @@ def test_what_is_another_s_is_not_there(
     jobs = BulkJob.objects.using("housekeeper")
     assert not jobs.filter(project_id=sibling.owner.project_id).exists()
     assert not jobs.filter(organization_id=globex.owner.organization_id).exists()
+
+
+def test_what_came_of_another_s_batch_is_not_there(
+    acme: BatchTenant, sibling: BatchTenant, globex: BatchTenant
+) -> None:
+    batch_id = acme.running("a", "b")
+    answer(batch_id, "a")
+    refuse(batch_id, "b")
+    tend(datetime.now(UTC))
+    batch = acme.read(batch_id)
+
+    for file_id in (batch["output_file_id"], batch["error_file_id"]):
+        for stranger in (sibling, globex):
+            for refused in (
+                stranger.door.get(f"/v1/files/{file_id}"),
+                stranger.door.get(f"/v1/files/{file_id}/content"),
+                stranger.door.delete(f"/v1/files/{file_id}"),
+                stranger.post(file_id),
+            ):
+                assert refused.status_code == 404
+            assert stranger.door.get("/v1/files").json()["data"] == []
+        assert acme.door.get(f"/v1/files/{file_id}/content").status_code == 200
 
 
 @pytest.mark.parametrize("file_id", ["file-x", "nothing", f"file-{uuid4().hex}", "x" * 128])
