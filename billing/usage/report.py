@@ -44,12 +44,12 @@ COLUMNS = {
     UsageDimension.TIER: "tier",
 }
 ROLLED = """
-    SELECT hour AS at, {tag} AS tag, project_id, key_id, model_served, tier, currency,
-           is_embedding, requests, errors, uncached_input_tokens, cached_input_tokens,
-           output_tokens, cost_pico, charge_pico
+    SELECT hour AS at, {tag} AS tag, {keyed} project_id, model_served, tier, currency, requests,
+           errors, uncached_input_tokens, cached_input_tokens, output_tokens, cost_pico, charge_pico
       FROM {table}
      WHERE organization_id = %(organization)s {named}
        AND hour >= %(start)s AND hour < %(end)s AND hour <> ALL (%(cut_hours)s)"""
+KEYED = "key_id, is_embedding,"
 SINGLE = """
     SELECT e.occurred_at AS at, {tag} AS tag, e.project_id, e.key_id, e.model_served, e.tier,
            e.currency, {is_embedding} AS is_embedding, 1 AS requests,
@@ -115,7 +115,7 @@ def _statement(query: UsageQuery, bounds: Sequence[datetime]) -> sql.Composed:
     columns += [*(["tag"] if query.by_tag else []), "currency"]
     tagged = query.tag is not None
     rolled, untagged, queued, cut = (
-        _added_up(query, columns, source) for source in _sources(bounds, tagged=tagged)
+        _added_up(query, columns, source) for source in _sources(query, bounds)
     )
     whole = [sql.SQL("SELECT * FROM rolled"), queued, cut]
     if tagged and not query.tag_values:
@@ -147,16 +147,27 @@ def _added_up(query: UsageQuery, columns: Sequence[str], source: sql.Composed) -
     )
 
 
-def _sources(bounds: Sequence[datetime], *, tagged: bool) -> list[sql.Composed]:
+def _sources(query: UsageQuery, bounds: Sequence[datetime]) -> list[sql.Composed]:
     """Whole hours, of the tag if there is one; whole hours of all; the queue; hours cut in two."""
+    tagged = query.tag is not None
     tag = sql.SQL(EVENT_TAG if tagged else "NULL::text")
-    hours = {"table": sql.Identifier("billing_usage_hour"), "named": sql.SQL("")}
-    tag_hours = {
-        "table": sql.Identifier("billing_usage_tag_hour"),
-        "named": sql.SQL("AND tag_name = %(tag)s"),
-    }
-    of_all = sql.SQL(ROLLED).format(tag=sql.SQL("NULL::text"), **hours)
-    of_tag = sql.SQL(ROLLED).format(tag=sql.SQL("tag_value::text"), **tag_hours)
+    by_key = UsageDimension.KEY in query.group_by or bool(query.key_ids)
+    if by_key or query.is_embedding is not None:
+        table, keyed = "billing_usage_hour", KEYED
+    else:
+        table, keyed = "billing_usage_model_hour", ""  # of the same events, in fewer rows
+    of_all = sql.SQL(ROLLED).format(
+        tag=sql.SQL("NULL::text"),
+        table=sql.Identifier(table),
+        keyed=sql.SQL(keyed),
+        named=sql.SQL(""),
+    )
+    of_tag = sql.SQL(ROLLED).format(
+        tag=sql.SQL("tag_value::text"),
+        table=sql.Identifier("billing_usage_tag_hour"),
+        keyed=sql.SQL(KEYED),
+        named=sql.SQL("AND tag_name = %(tag)s"),
+    )
     queued = sql.SQL(SINGLE).format(
         tag=tag,
         is_embedding=sql.SQL("d.is_embedding"),
