@@ -21,6 +21,7 @@ from django.urls import path
 
 from headrace import errors
 from headrace.arriving import ArrivingHandler, take_in
+from headrace.feeds import Feeds
 from headrace.gateway.request_ids import new_request_id
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import (
@@ -38,7 +39,6 @@ from headrace.gateway.transport.http import (
 from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
-from headrace.management_api.bulk.progress_feed import ProgressFeeds
 from headrace.management_api.bulk.progress_socket import ProgressConsumer
 
 _django = ArrivingHandler()
@@ -109,7 +109,7 @@ class Application:
             path("api/v1/summaries/<str:summary_id>/progress", ProgressConsumer.as_asgi()),
         ]
         self._sockets = URLRouter(self.socket_routes)
-        self._progress_feeds = ProgressFeeds()
+        self.feeds = Feeds()
         self._kept: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,7 +119,7 @@ class Application:
                 await self._lifespan(receive, send)
             case "websocket" if self._is_socket(scope["path"]) and host_is_ours(scope):
                 scope["runtime"] = self.runtime
-                scope["progress_feeds"] = self._progress_feeds
+                scope["feeds"] = self.feeds
                 await self._sockets(scope, receive, send)
             case "websocket":
                 await send({"type": "websocket.close", "code": 4404})

@@ -52,7 +52,7 @@ class House:
     @property
     def feeds(self) -> Any:
         """The jobs that are looked at."""
-        return self.application._progress_feeds._feeds
+        return self.application.feeds
 
     async def socket(self, summary_id: str, secret: str | None, *subprotocols: str) -> "Socket":
         """One that was accepted."""

@@ -11,7 +11,8 @@ import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from batch_jobs.contracts import JobNotFound, Owner, SummaryInfo
+from batch_jobs.contracts import SummaryInfo
+from headrace.feeds import Feeds, Follower, Gone
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.socket_admission import (
     CLOSE_SLOW,
@@ -21,7 +22,7 @@ from headrace.gateway.transport.socket_admission import (
     REASONS,
     admit_socket,
 )
-from headrace.management_api.bulk.progress_feed import ENDED, ProgressFeeds, Viewer
+from headrace.management_api.bulk.progress_feed import ENDED, SummarySource
 from headrace.management_api.bulk.shapes import parse_id
 from headrace.management_api.bulk.summary_shapes import PREFIX, shown
 from tenants.contracts import KeyIdentity, KeyScope
@@ -34,13 +35,13 @@ class ProgressConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channel
     """One socket that follows one job."""
 
     runtime: GatewayRuntime
-    feeds: ProgressFeeds
+    feeds: Feeds
 
     async def connect(self) -> None:
         """Authenticates before it serves; refuses with the close code that says why."""
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self.runtime, self.feeds = self.scope["runtime"], self.scope["progress_feeds"]
+        self.runtime, self.feeds = self.scope["runtime"], self.scope["feeds"]
         refused, identity = await admit_socket(self, KeyScope.BATCHES, self._revoked)
         if refused is not None:
             await self._close(refused)
@@ -64,20 +65,22 @@ class ProgressConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channel
         except ValueError:
             await self._close(CLOSE_NOT_FOUND)
             return
-        owner = Owner(identity.organization_id, identity.project_id, identity.key_id)
-        async with self.feeds.following(owner, job_id) as viewer:
-            code = await self._tell(viewer, identity.currency)
+        source = SummarySource(
+            identity.organization_id, identity.project_id, job_id, identity.key_id
+        )
+        with self.feeds.following(source) as follower:
+            code = await self._tell(follower, identity.currency)
         await self._close(code)
 
-    async def _tell(self, viewer: Viewer, currency: str) -> int:
+    async def _tell(self, follower: Follower[SummaryInfo], currency: str) -> int:
         """Tells the client how the job goes; returns with what to close."""
         while not self.runtime.draining:
             try:
                 async with asyncio.timeout(settings.PROGRESS_S):
-                    info = await viewer.next()
+                    (info,) = (await follower.news()).values()
             except TimeoutError:
                 continue
-            except JobNotFound:
+            except Gone:
                 return CLOSE_NOT_FOUND
             if not await self._sent(info, currency):
                 return CLOSE_SLOW
