@@ -9,10 +9,10 @@ NO_SERVERS := DATABASE_URL=postgres://nobody@127.0.0.1:9/none \
 	HEADRACE_SECRET_KEY=of-no-use-because-no-request-is-served-here
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo check test test-long test-all reconcile bench gpu-check clean
+.PHONY: help up demo check test test-long test-all screenshots reconcile bench gpu-check clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(INSTALLED) ## Run the whole house on this machine until Ctrl-C
 	@exec $(RUN) -m headrace.standalone up
@@ -36,6 +36,9 @@ test-long: $(INSTALLED) ## Run the long tests: kills, restarts, whole houses
 test-all: $(INSTALLED) ## Run every test
 	$(RUN) -m pytest
 
+screenshots: $(INSTALLED) ## Photograph every page into .screenshots/; PAGE=usage for some
+	@exec $(RUN) -m tests.console.screenshots $(PAGE)
+
 reconcile: $(INSTALLED) ## Check every invariant of the books; exit 1 when one is broken
 	@$(RUN) manage.py reconcile
 
@@ -46,7 +49,7 @@ gpu-check: ## Check and measure kernels and engine on a GPU; without one, a dry 
 	@$(if $(wildcard $(RUN)),$(RUN),$(PYTHON)) -m benchmarks.gpu_check
 
 clean: ## Remove the virtual environment, the demo's data and caches; keeps .data/
-	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .demo .screenshots .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # pip keeps no cache: nothing is written outside the virtual environment.
 $(INSTALLED): pyproject.toml
