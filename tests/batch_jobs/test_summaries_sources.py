@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import struct
 import tracemalloc
 import zipfile
@@ -318,6 +319,32 @@ def test_a_zip_directory_of_many_entries_is_counted_before_it_is_built() -> None
 
     with pytest.raises(InputUnreadable, match="5000 entries"):
         read(bytes(content), "d.zip")
+
+
+class Noted(io.BytesIO):
+    """Remembers where it was read."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.read_at: list[int] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.read_at.append(self.tell())
+        return super().read(size)
+
+
+def test_of_a_zip_the_entries_that_were_read_are_passed_over_unread() -> None:
+    texts = {f"{n:02}.txt": random.Random(n).randbytes(9000).hex().encode() for n in range(30)}
+    content = zipped(texts)
+    limits = replace(LIMITS, document_bytes_max=MIB)
+    twentieth = read(content, "d.zip", limits=limits)[19]
+    noted = Noted(content)
+
+    rest = list(read_documents(source(b"", "d.zip", stream=noted, limits=limits), twentieth.cursor))
+
+    assert len(rest) == 10
+    begin = content.index(b"20.txt") - 30
+    assert all(place == 0 or place >= begin for place in noted.read_at)
 
 
 def test_an_overlong_single_file_fails_as_its_document() -> None:
