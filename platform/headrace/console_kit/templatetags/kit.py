@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django import template
+from django import forms, template
 from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from headrace.console_kit import formats
 from headrace.console_kit.charts import Chart
+from headrace.console_kit.forms import wear_classes
 from headrace.console_kit.tables import Table
 
 register = template.Library()
@@ -157,3 +158,23 @@ def dialog(content: str, name: str, title: str, label: str, tone: str = "") -> s
     that opens a dialog, with its content."""
     context = {"content": content, "name": name, "title": title, "label": label, "tone": tone}
     return render_to_string("kit/components/dialog.html", context)
+
+
+@register.inclusion_tag("kit/components/field.html")
+def field(field: forms.BoundField) -> dict[str, Any]:
+    """`{% field form.name %}`: a control with its label, its hint, and what is wrong with it."""
+    wear_classes(field.field)
+    widget = field.field.widget
+    kind = "line"
+    if isinstance(widget, forms.CheckboxSelectMultiple | forms.RadioSelect):
+        kind = "many"
+    elif isinstance(widget, forms.CheckboxInput):
+        kind = "one"
+    return {"field": field, "kind": kind}
+
+
+@register.simple_tag
+def fields(form: forms.Form) -> SafeString:
+    """`{% fields form %}`: what is wrong with the whole form, and each of its fields."""
+    drawn = [render_to_string("kit/components/field.html", field(one)) for one in form]
+    return format_html("{}{}", form.non_field_errors(), SafeString("".join(drawn)))
