@@ -68,6 +68,7 @@ from tenants.people.members import (
     memberships_of,
     read_member,
     remove_member,
+    standing_among,
     strangers_among,
 )
 from tenants.people.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
@@ -199,6 +200,7 @@ __all__ = [
     "send_test_event",
     "set_organization_limits",
     "set_organization_status",
+    "standing_among",
     "store_idempotent_answer",
     "strangers_among",
     "tenant_scope",

@@ -46,7 +46,14 @@ from tenants.contracts.organizations import (
     ProjectInfo,
     ServiceAccount,
 )
-from tenants.contracts.people import Invitation, InvitationOffer, IssuedInvitation, Member, MemberOf
+from tenants.contracts.people import (
+    Invitation,
+    InvitationOffer,
+    IssuedInvitation,
+    Member,
+    MemberOf,
+    Standing,
+)
 from tenants.contracts.records import AuditEntry, AuditVerdict, EventKind, TenantBacklogs
 
 __all__ = [
@@ -95,6 +102,7 @@ __all__ = [
     "SealBroken",
     "SecondFactorMissing",
     "ServiceAccount",
+    "Standing",
     "TenantBacklogs",
     "TenantConflict",
     "TenantError",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from tenants.contracts.actors import Role
+from tenants.contracts.actors import Permission, Role
 from tenants.contracts.organizations import Organization, OrganizationStatus
 
 
@@ -15,6 +15,14 @@ class MemberOf:
     organization: Organization
     role: Role
     status: OrganizationStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a member may do at a moment, and whether without a second factor they may not."""
+
+    permissions: frozenset[Permission]
+    second_factor_required: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from the next request on; admin keys and invitations that a member made never ou
 they came from. Called by the management API and the consoles.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from django.db import IntegrityError, connections
@@ -23,6 +23,7 @@ from tenants.contracts import (
     OrganizationStatus,
     Permission,
     Role,
+    Standing,
     TenantObjectNotFound,
 )
 from tenants.database_errors import broken_constraint
@@ -39,6 +40,8 @@ from tenants.people.withdrawing import lock_invitations, open_invitations, withd
 from tenants.scope import APP_ALIAS, require_scope, tenant_scope
 
 LAST_OWNER = "tenants_last_owner"
+STANDING_AMONG_MAX = 10_000
+"""People of one question; a process shows live pages to far fewer."""
 
 
 def list_members(
@@ -136,6 +139,23 @@ def memberships_of(user_id: UUID) -> list[MemberOf]:
             MemberOf(Organization(*organization), Role(role), OrganizationStatus(status))
             for *organization, role, status in cursor.fetchall()
         ]
+
+
+def standing_among(places: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], Standing]:
+    """Where people stand in organizations, by (user, organization); no member has no entry."""
+    assert len(places) <= STANDING_AMONG_MAX, "too many people in one question"
+    if not places:
+        return {}
+    people, organizations = zip(*places, strict=True)
+    with connections[APP_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT * FROM tenants_standing_among(%s::uuid[], %s::uuid[])",
+            [list(people), list(organizations)],
+        )
+        return {
+            (user_id, organization_id): Standing(ROLE_PERMISSIONS[Role(role)], is_demanded)
+            for user_id, organization_id, role, is_demanded in cursor.fetchall()
+        }
 
 
 def strangers_among(addresses: Sequence[str], using: str = APP_ALIAS) -> list[str]:

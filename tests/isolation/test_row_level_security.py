@@ -46,6 +46,7 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_organization_by_slug",
     "tenants_members",
     "tenants_memberships_of",
+    "tenants_standing_among",
     "tenants_invitation_offer",
     "tenants_accept_invitation",
     "tenants_record_audit",

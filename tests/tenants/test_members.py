@@ -70,6 +70,23 @@ def test_a_closed_organization_is_gone_for_its_members_too(acme: Company) -> Non
     assert facade.memberships_of(acme.people[Role.OWNER].user_id) == []
 
 
+def test_where_many_stand_is_one_question(acme: Company) -> None:
+    globex = make_company("globex")
+    here, there = acme.tenant.organization_id, globex.tenant.organization_id
+    owner, viewer, ended = (
+        acme.people[role].user_id for role in (Role.OWNER, Role.VIEWER, Role.ADMIN)
+    )
+    facade.remove_member(facade.operator_of(here), ended)
+    places = [(owner, here), (viewer, here), (owner, there), (ended, here)]
+
+    standing = facade.standing_among(places)
+
+    assert set(standing) == {(owner, here), (viewer, here)}
+    assert standing[viewer, here].permissions == facade.ROLE_PERMISSIONS[Role.VIEWER]
+    assert not standing[owner, here].second_factor_required
+    assert facade.standing_among([]) == {}
+
+
 def test_members_are_listed_in_pages_by_those_who_may(acme: Company) -> None:
     everybody = facade.list_members(acme.owner)
     first = facade.list_members(acme.owner, rows_max=2, ascending=True)
