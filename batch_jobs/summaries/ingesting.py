@@ -194,7 +194,8 @@ class _Ingestion:
                 staging.count_copies(job, page.copies)
                 self._count(row, page, len(documents))
                 self._check_caps(prompt_tokens_least(state.measured, self._fitter))
-                staging.check_room(job)
+                if shard_id is not None:
+                    staging.check_room(job)
         except (StorageFull, TooMuchEnqueued) as error:
             raise _Hopeless(LineError(error.code, str(error), None, INPUT)) from error
 

@@ -70,9 +70,13 @@ _NEEDED = """
       FROM page"""
 _DISCARD = """
     UPDATE bulk_file SET deleted_at = now()
-     WHERE organization_id = %s AND purpose = %s AND filename = %s AND deleted_at IS NULL
-       AND id <> ALL (%s)"""
+     WHERE id IN (
+        SELECT id FROM bulk_file
+         WHERE organization_id = %s AND purpose = %s AND filename = %s AND deleted_at IS NULL
+           AND id <> ALL (%s)
+         LIMIT %s)"""
 NEEDED_ITEMS_PAGE = 5000
+DISCARDED_SHARDS_PAGE = 10_000
 _IDS_END = 2**63 - 1
 
 
@@ -212,9 +216,12 @@ def needed_shards(job: LeasedJob) -> set[UUID]:
 
 def discard_shards(organization_id: UUID, job_id: UUID, needed: Collection[UUID] = ()) -> None:
     """Gives up a job's shards but for those that are still `needed`. Idempotent."""
-    asked = (organization_id, STAGED, _shard_name(job_id), list(needed))
+    page = DISCARDED_SHARDS_PAGE
+    asked = (organization_id, STAGED, _shard_name(job_id), list(needed), page)
     with connections[HOUSEKEEPER_ALIAS].cursor() as cursor:
         cursor.execute(_DISCARD, asked)
+        while cursor.rowcount == page:
+            cursor.execute(_DISCARD, asked)
 
 
 def _shard_name(job_id: UUID) -> str:
