@@ -198,3 +198,46 @@ class SummaryResult:
     cached_tokens: int
     completion_tokens: int
     charge_pico: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job of either kind as people look at it; `summary` is what only a summarisation has."""
+
+    job: BulkJobInfo
+    progress: Progress
+    summary: SummaryInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedItem:
+    """A line or document that has no answer. `source` is the input file's name, None for a batch
+    and for a file that is gone."""
+
+    custom_id: str
+    line: int
+    source: str | None
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """Why items of a job have no answer: each code with how many, most first, and the first few.
+
+    `is_partial` where the job has more items than were looked at.
+    """
+
+    reasons: tuple[tuple[str, int], ...]
+    first: tuple[FailedItem, ...]
+    is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDocument:
+    """A document beside its summary; `text` is its beginning, the whole of it unless `is_cut`."""
+
+    custom_id: str
+    text: str
+    is_cut: bool
+    summary: str

@@ -5,6 +5,7 @@ before it settles a finish that nobody waits for.
 """
 
 from batch_jobs.batches.jobs import cancel_batch, create_batch, list_batches, read_batch
+from batch_jobs.browsing import failures_of, find_job, list_jobs, sample_documents
 from batch_jobs.erasure import forget_jobs
 from batch_jobs.events import register_kinds as register_bulk_events
 from batch_jobs.files.listing import (
@@ -49,10 +50,13 @@ __all__ = [
     "create_summary",
     "delete_file",
     "delete_results",
+    "failures_of",
+    "find_job",
     "forfeit",
     "forget_jobs",
     "list_batches",
     "list_files",
+    "list_jobs",
     "list_summaries",
     "open_content",
     "pause_summary",
@@ -66,6 +70,7 @@ __all__ = [
     "resume_summary",
     "retry_summary",
     "row_of",
+    "sample_documents",
     "shard_rows",
     "start_summary",
     "store_upload",

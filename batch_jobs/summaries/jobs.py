@@ -130,14 +130,19 @@ def info_of(row: BulkJob) -> SummaryInfo:
 def infos_of(rows: Sequence[BulkJob]) -> list[SummaryInfo]:
     """Jobs as frozen values, inside their tenant's scope."""
     now = timezone.now()
-    ids = [row.id for row in rows]
-    plans = SummaryPlan.objects.get_queryset().in_bulk(ids)
-    samples: dict[UUID, list[Sample]] = {job_id: [] for job_id in ids}
+    plans = SummaryPlan.objects.get_queryset().in_bulk([row.id for row in rows])
+    samples = recent_samples(rows, now)
+    return [_info(row, plans[row.id], samples[row.id], now) for row in rows]
+
+
+def recent_samples(rows: Sequence[BulkJob], now: datetime) -> dict[UUID, list[Sample]]:
+    """What ended lately of each job, inside their tenant's scope; of those that run."""
+    samples: dict[UUID, list[Sample]] = {row.id: [] for row in rows}
     running = [row.id for row in rows if row.state == JobState.IN_PROGRESS]
     recent = ProgressSample.objects.filter(job_id__in=running, bucket_at__gte=window_start(now))
-    for one in recent.order_by("bucket_at"):
+    for one in recent.order_by("bucket_at") if running else ():
         samples[one.job_id].append(sample_of(one))
-    return [_info(row, plans[row.id], samples[row.id], now) for row in rows]
+    return samples
 
 
 def sample_of(row: ProgressSample) -> Sample:
@@ -145,9 +150,9 @@ def sample_of(row: ProgressSample) -> Sample:
     return Sample(row.bucket_at, row.items, row.prompt_tokens + row.completion_tokens)
 
 
-def course_of(row: BulkJob, plan: SummaryPlan) -> Course:
-    """How far a job has come."""
-    estimated = plan.estimate.get("prompt_tokens")
+def course_of(row: BulkJob, plan: SummaryPlan | None) -> Course:
+    """How far a job has come; a batch has no plan, and the estimate of its validation."""
+    estimated = plan.estimate.get("prompt_tokens") if plan else row.enqueued_tokens or None
     return Course(
         runs=row.state == JobState.IN_PROGRESS and row.claims_left is None,
         since=row.in_progress_at,
