@@ -24,7 +24,7 @@ from tenants.keys.lifecycle import (
     rotate_key,
     update_key,
 )
-from tenants.keys.reading import key_made, key_rules, list_keys, read_key
+from tenants.keys.reading import key_made, key_names, key_rules, list_keys, read_key
 from tenants.keys.secrets import authenticate, key_refusal, revoked_among
 from tenants.organizations.accounts import (
     UNSET,
@@ -158,6 +158,7 @@ __all__ = [
     "issue_key",
     "keep_exchange",
     "key_made",
+    "key_names",
     "key_refusal",
     "key_rules",
     "list_audit",

@@ -3,6 +3,7 @@
 No secret and no hash leaves here. Called by the management API, the consoles and bulk work.
 """
 
+from collections.abc import Collection
 from uuid import UUID
 
 from tenants.contracts import (
@@ -61,6 +62,13 @@ def list_keys(
         if after is not None:
             rows = rows.filter(**{"id__gt" if ascending else "id__lt": after})
         return [key_info(row) for row in rows.order_by("id" if ascending else "-id")[:rows_max]]
+
+
+def key_names(actor: Actor, key_ids: Collection[UUID]) -> dict[UUID, str]:
+    """What these keys are called, revoked ones too; those that are not here are left out."""
+    actor.require(Permission.KEYS_READ)
+    with tenant_scope(actor.organization_id):
+        return dict(ApiKey.objects.filter(id__in=key_ids).values_list("id", "name"))
 
 
 def key_rules(organization_id: UUID, key_id: UUID) -> KeyRules:
