@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.isolation.matrix import Arguments, Make, nothing
+from tests.isolation.rows_people import key, service_account
 from tests.isolation.sides import Side
 
 Fields = Mapping[str, str]
@@ -36,8 +37,30 @@ class Page:
     query: str = ""
 
 
+def of_project(side: Side, _arguments: Arguments) -> Fields:
+    """A new thing in the first project."""
+    return {"name": "new", "project_id": str(side.project_id), "scopes": "chat"}
+
+
+def an_account(side: Side, _arguments: Arguments) -> Fields:
+    """A service account, by a form's field."""
+    return {"account_id": str(service_account(side)["service_account_id"])}
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
+    "<slug:slug>/keys": Page(),
+    "<slug:slug>/keys/new": Page(forms={"create": Form(of_project, status=200)}),
+    "<slug:slug>/keys/accounts": Page(
+        forms={"create": Form(of_project), "disable": Form(an_account)}
+    ),
+    "<slug:slug>/keys/<uuid:key_id>": Page(key, forms={"revoke": Form({"confirm": "matrix"})}),
+    "<slug:slug>/keys/<uuid:key_id>/edit": Page(
+        key, forms={"save": Form({"name": "renamed", "scopes": "chat"})}
+    ),
+    "<slug:slug>/keys/<uuid:key_id>/rotate": Page(
+        key, forms={"rotate": Form({"grace_s": "3600"}, status=200)}
+    ),
 }
 NO_PAGES: Mapping[str, str] = {
     "": "of the person whose session it is: leads to their own organization",

@@ -131,3 +131,24 @@ def limits_asked(cleaned: dict[str, Any], prefix: str = "limits") -> MinuteLimit
 def choices_of(values: Iterable[str]) -> list[tuple[str, str]]:
     """Choices that are called what they are."""
     return [(value, value) for value in values]
+
+
+class ConfirmForm(KitForm):
+    """Asks for the name of what is about to end."""
+
+    confirm = forms.CharField(max_length=LIST_CHARS_MAX)
+
+    def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
+        kwargs.setdefault("auto_id", "confirm_%s")
+        super().__init__(*args, **kwargs)
+        self._name = name
+        control = self.fields["confirm"]
+        control.label = f"Type {name} to confirm"
+        control.widget.attrs |= {"autocomplete": "off", "data-confirms": name}
+
+    def clean_confirm(self) -> str:
+        """Raises ValidationError for any other text."""
+        typed = str(self.cleaned_data["confirm"])
+        if typed.strip() != self._name.strip():
+            raise forms.ValidationError("This is not its name.")
+        return typed

@@ -21,7 +21,10 @@ class Entry:
     group: str = ""
 
 
-TENANT: tuple[Entry, ...] = (Entry("overview", "Overview", "home", Permission.USAGE_READ),)
+TENANT: tuple[Entry, ...] = (
+    Entry("overview", "Overview", "home", Permission.USAGE_READ),
+    Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,25 @@ class PageView(SignedInView):
         asked = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
 
+    def asked_id(self, name: str) -> UUID | None:
+        """An id of the query string; raises ApiError 400 for what is none."""
+        text = self.request.GET.get(name)
+        return _parsed_id(text, name) if text else None
+
+    def posted_id(self, name: str) -> UUID:
+        """An id that a form sent; raises ApiError 400 for what is none."""
+        return _parsed_id(self.request.POST.get(name, ""), name)
+
+    def link(self, route: str) -> str:
+        """A page of the rail for who may open it; '' for others."""
+        seen = {entry.route for entry in seen_by(self.actor.permissions)}
+        return self.url(route) if route in seen else ""
+
+    @property
+    def live_path(self) -> str:
+        """Where the socket of this organization's live pages is."""
+        return f"{self.url('overview')}live"
+
     def said(self, text: str, href: str = "") -> HttpResponse:
         """After an action: a toast, and the page again (or another)."""
         messages.success(self.request, text)
@@ -226,6 +245,13 @@ class PageView(SignedInView):
             },
             status=status,
         )
+
+
+def _parsed_id(text: str, name: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise errors.invalid(f"'{name}' must be an id.", name) from None
 
 
 def error_page(request: HttpRequest, error: errors.ApiError) -> HttpResponse:

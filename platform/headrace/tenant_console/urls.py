@@ -9,11 +9,21 @@ from django.urls.resolvers import URLResolver
 
 from headrace.console_kit.branding import accent
 from headrace.tenant_console.home import HomePage
-from headrace.tenant_console.overview import OverviewPage
+from headrace.tenant_console.keys.accounts import AccountsPage
+from headrace.tenant_console.keys.listing import KeysPage
+from headrace.tenant_console.keys.making import KeyNewPage
+from headrace.tenant_console.keys.single import KeyEditPage, KeyPage, KeyRotatePage
+from headrace.tenant_console.overview.page import OverviewPage
 
 app_name = "console"
 ORGANIZATION_PAGES: list[URLPattern] = [
     path("", OverviewPage.as_view(), name="overview"),
+    path("keys", KeysPage.as_view(), name="keys"),
+    path("keys/new", KeyNewPage.as_view(), name="keys-new"),
+    path("keys/accounts", AccountsPage.as_view(), name="keys-accounts"),
+    path("keys/<uuid:key_id>", KeyPage.as_view(), name="key"),
+    path("keys/<uuid:key_id>/edit", KeyEditPage.as_view(), name="key-edit"),
+    path("keys/<uuid:key_id>/rotate", KeyRotatePage.as_view(), name="key-rotate"),
 ]
 """Under /console/<slug:slug>/: PageView."""
 
