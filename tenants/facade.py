@@ -50,6 +50,7 @@ from tenants.organizations.service_accounts import (
     create_service_account,
     create_service_account_with_key,
     disable_service_account,
+    key_of_service_account,
     list_service_accounts,
     read_service_account,
 )
@@ -159,6 +160,7 @@ __all__ = [
     "keep_exchange",
     "key_made",
     "key_names",
+    "key_of_service_account",
     "key_refusal",
     "key_rules",
     "list_audit",

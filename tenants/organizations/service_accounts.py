@@ -23,7 +23,7 @@ from tenants.contracts import (
 from tenants.keys.lifecycle import create_key
 from tenants.keys.reading import require_project_here
 from tenants.keys.settings import checked_name
-from tenants.models import Project, ServiceAccountRow
+from tenants.models import ApiKey, Project, ServiceAccountRow
 from tenants.people.standing import acting
 from tenants.scope import tenant_scope
 
@@ -66,6 +66,30 @@ def create_service_account_with_key(
     with tenant_scope(actor.organization_id):
         account = create_service_account(actor, project_id, settings.name)
         return account, create_key(actor, project_id, settings, account.service_account_id)
+
+
+def key_of_service_account(actor: Actor, project_id: UUID, settings: KeySettings) -> UUID:
+    """The key by which the project's account of this name works; made at the first use, both.
+
+    One that was disabled or revoked is not used again: the next use makes another. Nobody learns
+    the secret. Raises TenantObjectNotFound, TenantConflict, PermissionDenied.
+    """
+    with tenant_scope(actor.organization_id):
+        found = _working_key(project_id, settings.name)
+    if found is not None:
+        return found
+    with acting(actor, Permission.KEYS_WRITE) as actor:
+        # Of two first uses at once the second finds what the first has made.
+        found = _working_key(project_id, settings.name)
+        if found is not None:
+            return found
+        accounts = ServiceAccountRow.objects.filter(
+            project_id=project_id, name=settings.name, disabled_at=None
+        )
+        account_id = accounts.order_by("id").values_list("id", flat=True).first()
+        if account_id is None:
+            account_id = create_service_account(actor, project_id, settings.name).service_account_id
+        return create_key(actor, project_id, settings, account_id).key_id
 
 
 def list_service_accounts(
@@ -119,6 +143,19 @@ def disable_service_account(actor: Actor, service_account_id: UUID) -> None:
         if row.disabled_at is None:
             ServiceAccountRow.objects.filter(id=row.id).update(disabled_at=Now())
             record_audit(actor, "service_account.disabled", "service_account", row.id)
+
+
+def _working_key(project_id: UUID, account_name: str) -> UUID | None:
+    """The oldest, within the actor's scope."""
+    keys = ApiKey.objects.filter(
+        project_id=project_id,
+        service_account__name=account_name,
+        service_account__disabled_at=None,
+        revoked_at=None,
+        revoke_at=None,
+    ).exclude(expires_at__lte=Now())
+    found: UUID | None = keys.order_by("id").values_list("id", flat=True).first()
+    return found
 
 
 def _service_account(row: ServiceAccountRow) -> ServiceAccount:
