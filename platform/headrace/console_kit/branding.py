@@ -3,6 +3,7 @@
 The accent is a style sheet of its own, because pages may not carry styles. Called by templates.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -10,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 MAX_AGE_S = 300
+LIGHTER_PERCENT = 55
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,21 @@ def brand(request: HttpRequest) -> dict[str, Brand]:
 def accent(request: HttpRequest) -> HttpResponse:
     """`/console/accent.css`: the one colour of buttons and links."""
     color = settings.CONSOLE_ACCENT
-    number = int(color.removeprefix("#"), 16)
-    rgb = f"{number >> 16}, {number >> 8 & 0xFF}, {number & 0xFF}"
+    parts = bytes.fromhex(color.removeprefix("#"))
+    # On dark ground the same colour, light enough to be read.
+    light = [part + (255 - part) * LIGHTER_PERCENT // 100 for part in parts]
     return HttpResponse(
-        f':root, [data-bs-theme="light"], [data-bs-theme="dark"] {{'
-        f" --tblr-primary: {color}; --tblr-primary-rgb: {rgb}; --tblr-primary-fg: #fff; }}\n",
+        f":root, [data-bs-theme] {{ --tblr-primary: {color};"
+        f" --tblr-primary-rgb: {_listed(parts)}; --tblr-primary-fg: #fff; }}\n"
+        f":root {{ --tblr-link-color-rgb: {_listed(parts)}; }}\n"
+        f'[data-bs-theme="dark"] {{ --tblr-link-color-rgb: {_listed(light)};'
+        f" --tblr-link-hover-color-rgb: {_listed(light)}; --tblr-link-color: rgb({_listed(light)});"
+        " }\n"
+        f'[data-bs-theme="dark"] .btn-link {{ --tblr-btn-color: rgb({_listed(light)}); }}\n',
         content_type="text/css",
         headers={"Cache-Control": f"public, max-age={MAX_AGE_S}"},
     )
+
+
+def _listed(parts: Iterable[int]) -> str:
+    return ", ".join(map(str, parts))
