@@ -47,6 +47,7 @@ from billing.invoices.pdf import invoice_pdf
 from billing.invoices.profiles import forget_addresses, profile_of, save_profile
 from billing.invoices.reading import invoice, invoice_numbered, invoices
 from billing.invoices.receivables import credit_note, record_payment
+from billing.invoices.wording import document_title, line_text
 from billing.ledger import balance, open_account, set_credit_limit
 from billing.opening import open_own_account
 from billing.pricing import (
@@ -110,6 +111,7 @@ __all__ = [
     "decimal_string",
     "delete_alias",
     "display_price",
+    "document_title",
     "estimate_pico",
     "fail_topup",
     "first_token_latencies",
@@ -126,6 +128,7 @@ __all__ = [
     "keep_out_of_stripe",
     "key_activity",
     "lift_quota",
+    "line_text",
     "models_for_sale",
     "note_payment",
     "open_account",

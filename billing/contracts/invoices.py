@@ -28,7 +28,7 @@ class InvoiceKind(enum.StrEnum):
 
 
 class LineKind(enum.StrEnum):
-    """What a line is about. Those after `credit` report movements and are not in the total."""
+    """What a line is about."""
 
     USAGE = "usage"
     CORRECTION = "correction"
@@ -41,6 +41,11 @@ class LineKind(enum.StrEnum):
     GRANT = "grant"
     EXPIRED = "expired"
     REFUND = "refund"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether such a line is in its document's sum; the others report movements of credit."""
+        return self not in (LineKind.TOP_UP, LineKind.GRANT, LineKind.EXPIRED, LineKind.REFUND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,6 @@ from datetime import datetime
 from billing.contracts import InvoiceLine, LineKind
 from billing.invoices.rounding import Totals, rounded_to_cents, tax_pico, totals
 
-COUNTED = frozenset(
-    {
-        LineKind.USAGE,
-        LineKind.CORRECTION,
-        LineKind.WRITTEN_OFF,
-        LineKind.CARRIED,
-        LineKind.CREDIT,
-    }
-)
-"""Kinds of lines that are in a document's sum; the others report movements."""
 CHARGES = frozenset({LineKind.USAGE, LineKind.CORRECTION, LineKind.WRITTEN_OFF})
 
 
@@ -64,7 +54,7 @@ def line(
         tokens=tokens,
         price_micros_per_mtok=price_micros_per_mtok,
         exact_pico=exact_pico,
-        rounded_pico=rounded_to_cents(exact_pico) if kind in COUNTED else exact_pico,
+        rounded_pico=rounded_to_cents(exact_pico) if kind.is_counted else exact_pico,
         of_period_start_at=start_at,
         of_period_end_at=end_at,
         text=text,

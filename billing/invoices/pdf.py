@@ -6,12 +6,10 @@ other letters lose their accents, or appear as question marks. Called by the vie
 
 import unicodedata
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
-from billing.contracts import PICO, Invoice, InvoiceKind, InvoiceLine, LineKind
-from billing.invoices.composing import COUNTED
+from billing.contracts import PICO, Invoice, InvoiceKind, InvoiceLine
+from billing.invoices.wording import document_title, line_text, local_day, local_span
 from billing.pricing import decimal_string
 
 if TYPE_CHECKING:
@@ -21,20 +19,6 @@ FONT = "Helvetica"
 LINE_MM = 5
 WIDTHS_MM = (92, 24, 24, 40)
 LINE_CHARS_MAX = 60
-TITLES = {
-    InvoiceKind.INVOICE: "Invoice",
-    InvoiceKind.STATEMENT: "Statement",
-    InvoiceKind.CREDIT_NOTE: "Credit note",
-}
-NAMES = {
-    LineKind.WRITTEN_OFF: "Written off",
-    LineKind.CARRIED: "Rounding carried from the last document",
-    LineKind.CREDIT: "Paid by credit",
-    LineKind.TOP_UP: "Top-up",
-    LineKind.GRANT: "Credit granted",
-    LineKind.EXPIRED: "Credit expired",
-    LineKind.REFUND: "Refund",
-}
 MICROS_TO_PICO = PICO // 10**6
 
 
@@ -44,12 +28,12 @@ def invoice_pdf(invoice: Invoice, issuer: str) -> bytes:
 
     pdf = FPDF(format="A4")
     pdf.set_creation_date(invoice.issued_at)
-    pdf.set_title(f"{TITLES[invoice.kind]} {invoice.number}")
+    pdf.set_title(document_title(invoice))
     pdf.set_producer("Headrace")
     pdf.add_page()
     _head(pdf, invoice, issuer)
-    counted = [line for line in invoice.lines if line.kind in COUNTED]
-    moved = [line for line in invoice.lines if line.kind not in COUNTED]
+    counted = [line for line in invoice.lines if line.kind.is_counted]
+    moved = [line for line in invoice.lines if not line.kind.is_counted]
     _table(pdf, invoice, counted)
     _sums(pdf, invoice)
     if moved:
@@ -71,13 +55,13 @@ def _head(pdf: "FPDF", invoice: Invoice, issuer: str) -> None:
                 _text(pdf, f"{name}: {text}")
     pdf.ln(LINE_MM)
     pdf.set_font(FONT, "B", 16)
-    pdf.cell(0, 10, f"{TITLES[invoice.kind]} {invoice.number}", new_x="LMARGIN", new_y="NEXT")
+    pdf.cell(0, 10, document_title(invoice), new_x="LMARGIN", new_y="NEXT")
     facts = [
-        ("Issued", _day(invoice, invoice.issued_at)),
-        ("Period", _span(invoice, invoice.period_start_at, invoice.period_end_at)),
+        ("Issued", local_day(invoice, invoice.issued_at)),
+        ("Period", local_span(invoice, invoice.period_start_at, invoice.period_end_at)),
     ]
     if invoice.due_at is not None:
-        facts.append(("Due", _day(invoice, invoice.due_at)))
+        facts.append(("Due", local_day(invoice, invoice.due_at)))
     for name, text in facts:
         _text(pdf, f"{name}: {text}")
     pdf.ln(LINE_MM)
@@ -90,7 +74,7 @@ def _table(pdf: "FPDF", invoice: Invoice, lines: Sequence[InvoiceLine]) -> None:
         _row(
             pdf,
             (
-                _describe(invoice, line),
+                line_text(invoice, line),
                 f"{line.tokens:,}" if line.tokens else "",
                 "" if price is None else decimal_string(price * MICROS_TO_PICO),
                 decimal_string(line.rounded_pico),
@@ -108,23 +92,6 @@ def _sums(pdf: "FPDF", invoice: Invoice) -> None:
     if invoice.kind is InvoiceKind.STATEMENT:
         _text(pdf, "Paid by prepaid credit: nothing is due.")
     pdf.ln(LINE_MM)
-
-
-def _describe(invoice: Invoice, line: InvoiceLine) -> str:
-    name = "" if invoice.kind is InvoiceKind.CREDIT_NOTE else NAMES.get(line.kind, "")
-    if line.of_period_start_at is not None and line.of_period_end_at is not None:
-        span = _span(invoice, line.of_period_start_at, line.of_period_end_at)
-        name = f"Correction for {span}"
-    parts = [name, line.model, line.token_class.replace("_", " "), line.tier, line.group, line.text]
-    return ", ".join(part for part in parts if part)
-
-
-def _span(invoice: Invoice, start_at: datetime, end_at: datetime) -> str:
-    return f"{_day(invoice, start_at)} until {_day(invoice, end_at)}"
-
-
-def _day(invoice: Invoice, moment: datetime) -> str:
-    return moment.astimezone(ZoneInfo(invoice.time_zone)).date().isoformat()
 
 
 def _text(pdf: "FPDF", text: str, *, bold: bool = False) -> None:
