@@ -8,7 +8,8 @@ from playwright.sync_api import Browser, Page
 from headrace.standalone.demo_people import Mailbox
 from tenants.contracts import Role
 from tests.console.browser import WIDE, Browsing, ChromiumMissing, Theme, chromium
-from tests.console.people import FULL, Cast
+from tests.console.furnishing import furnished_organization, submit_jobs
+from tests.console.people import Cast
 from tests.house import LiveHouse
 
 MemberPage = Callable[..., Page]
@@ -30,7 +31,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def cast(house: LiveHouse) -> Cast:
     """The people of the run's house, who stay signed in from test to test."""
-    return Cast()
+    full = furnished_organization(house.model)
+    submit_jobs(house.root_url, full.secret, house.model)
+    return Cast(full.slug)
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def member_page(browsing: Browsing, cast: Cast) -> MemberPage:
     """`member_page(Role.VIEWER)`: a page of a member of the full organization, signed in."""
 
     def make(
-        role: Role = Role.OWNER, slug: str = FULL, *, theme: Theme = "light", width: int = WIDE
+        role: Role = Role.OWNER, slug: str = "", *, theme: Theme = "light", width: int = WIDE
     ) -> Page:
         return cast.page(browsing, cast.member(role, slug), theme=theme, width=width)
 

@@ -19,31 +19,30 @@ SIGN_IN_REUSED_S = 200
 """Less than ACCOUNT_REAUTHENTICATION_TIMEOUT: whoever is signed in may do what is sensitive."""
 TOTP_TRIES = 2
 """A code may have changed between reading and sending it."""
-FULL = "acme"
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody with a confirmed address and PASSWORD; a second factor if they have one."""
+    """Somebody with a confirmed address; a second factor if they have one."""
 
     address: str
     user_id: UUID
     totp_secret: str | None = None
+    password: str = PASSWORD
 
 
 class Cast:
-    """The people of one house, made when they are first asked for."""
+    """The people of one house, made when they are first asked for.
 
-    def __init__(self) -> None:
+    `full_slug` names the organization that has everything.
+    """
+
+    def __init__(self, full_slug: str) -> None:
+        self.full_slug = full_slug
         self._members: dict[tuple[str, Role], Person] = {}
         self._operator: Person | None = None
         self._states: dict[str, tuple[float, StorageState]] = {}
         self._empty_slug: str | None = None
-
-    @property
-    def full_slug(self) -> str:
-        """The organization that has everything: the seed's."""
-        return FULL
 
     @property
     def empty_slug(self) -> str:
@@ -52,10 +51,11 @@ class Cast:
             self._empty_slug = new_organization("Empty Orchard")
         return self._empty_slug
 
-    def member(self, role: Role, slug: str = FULL) -> Person:
-        """The one member of this role that tests have in an organization."""
+    def member(self, role: Role, slug: str = "") -> Person:
+        """The member of this role that tests have in an organization, by default the full one."""
         from tenants.facade import add_member, organization_by_slug
 
+        slug = slug or self.full_slug
         if (slug, role) not in self._members:
             organization = organization_by_slug(slug)
             assert organization is not None, f"the house has no organization {slug}"
@@ -89,10 +89,10 @@ class Cast:
         return browsing.page(self.state(browsing, person), theme=theme, width=width)
 
 
-def sign_in(page: Page, person: Person, password: str = PASSWORD) -> None:
+def sign_in(page: Page, person: Person) -> None:
     """Fills in the form, and the second one if they have a second factor."""
     page.goto("/accounts/login/")
-    fill_sign_in(page, person.address, password)
+    fill_sign_in(page, person.address, person.password)
     if person.totp_secret is None:
         expect(page).not_to_have_url("/accounts/login/")
         return

@@ -1,6 +1,6 @@
 """`make screenshots`: every page in both themes and two widths, full of data and empty, as PNG.
 
-Brings up a house of its own on the demo's data and visits what a person can reach. Fails when a
+Brings up a house of its own on the demo's history and visits what a person can reach. Fails when a
 browser complains about a page or the first one weighs too much; what is ugly only people can see.
 Called as `python -m tests.console.screenshots [part of a page's name]`.
 """
@@ -10,82 +10,117 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from playwright.sync_api import Page
 
 from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
+from headrace.standalone.embedded_servers import refuse_if_busy
 from headrace.standalone.loopback_server import free_port
 from headrace.standalone.processes import set_up_environment
 from headrace.standalone.running_house import RunningHouse
-from headrace.standalone.supervisor import StopRequested, house_running, stop_signals
+from headrace.standalone.supervisor import (
+    StopRequested,
+    demo_keys,
+    house_running,
+    model_served,
+    stop_signals,
+)
 from tests.console.browser import HEIGHTS, NARROW, WIDE, Browsing, ChromiumMissing, Theme, chromium
 from tests.console.looking import FIRST_LOAD_BYTES_MAX, bytes_of_first_load, go
 
-FOLDER = REPOSITORY / ".screenshots"
+FOLDER = Path(os.environ.get("HEADRACE_SCREENSHOTS") or REPOSITORY / ".screenshots").resolve()
+SHOWN = "acme"
 THEMES: tuple[Theme, ...] = ("light", "dark")
-
-
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """A page to photograph: the name of its files, and where it is."""
-
-    name: str
-    path: str
 
 
 def main(arguments: list[str]) -> int:
     """Writes the pictures of pages whose names have the argument in them, or of all."""
     wanted = arguments[0] if arguments else ""
-    shutil.rmtree(FOLDER, ignore_errors=True)
     started_at = time.monotonic()
     try:
-        with (
-            stop_signals(),
-            house_running(
-                DataFolder(FOLDER / "house"), free_port(), "`make screenshots`", say=_say
-            ) as running,
-        ):
+        with stop_signals(), _house() as running:
+            for old in _pictures(wanted):
+                old.unlink()
             faults = _photograph_all(running, wanted)
     except StopRequested:
         return 1
     except (SetUpError, ChromiumMissing) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    shutil.rmtree(FOLDER / "house")
-    count = len(list(FOLDER.glob("*.png")))
+    count = len(_pictures(wanted))
     print(f"{count} pictures in {FOLDER}, after {time.monotonic() - started_at:.0f} s")
+    print("\n  ".join([f"complaints of the browser: {len(faults)}", *faults]))
     return 1 if faults else 0
+
+
+@contextmanager
+def _house() -> Iterator[RunningHouse]:
+    """A fresh house with a month of history, furnished, which this process's settings point to.
+
+    What it leaves after a failure is for looking at.
+    """
+    folder = DataFolder(FOLDER / "house")
+    folder.create()
+    refuse_if_busy(folder)
+    shutil.rmtree(folder.root)
+    with house_running(
+        folder, free_port(), "`make screenshots`", say=_say, with_history=True
+    ) as running:
+        os.environ.update(set_up_environment(running.house))
+        import django
+
+        django.setup()
+        from tenants.facade import organization_by_slug
+        from tests.console.furnishing import furnish, submit_jobs
+
+        _say("furnishing it")
+        shown = organization_by_slug(SHOWN)
+        assert shown is not None
+        furnish(shown.organization_id)
+        key = demo_keys(folder)[SHOWN]
+        submit_jobs(_root_url(running), key, model_served(running.house))
+        yield running
+    shutil.rmtree(folder.root)
 
 
 def _say(text: str) -> None:
     print(f"  {text}", flush=True)
 
 
-def _photograph_all(running: RunningHouse, wanted: str) -> int:
-    os.environ.update(set_up_environment(running.house))
-    import django
+def _root_url(running: RunningHouse) -> str:
+    return running.house.base_url.removesuffix("/v1")
 
-    django.setup()
-    root_url = running.house.base_url.removesuffix("/v1")
+
+def _photograph_all(running: RunningHouse, wanted: str) -> list[str]:
+    """Photographs what is wanted; returns what is wrong."""
+    _say("photographing")
     with chromium() as browser:
-        browsing = Browsing(browser, root_url)
-        for theme, page, shots in _visits(browsing):
-            for shot in shots:
-                if wanted in shot.name:
-                    _photograph(page, shot, theme)
-        transferred = bytes_of_first_load(browsing.page(), "/accounts/login/")
-        print(f"first page: {transferred:,} bytes of at most {FIRST_LOAD_BYTES_MAX:,}")
+        browsing = Browsing(browser, _root_url(running))
+        visits = list(_visits(browsing))
+        weight = bytes_of_first_load(visits[1].page, f"/console/{SHOWN}/")
+        for visit in visits:
+            for name, path in visit.paths.items():
+                if wanted in name:
+                    _photograph(visit, name, path)
         faults = browsing.faults()
         browsing.close()
-    print(f"complaints of the browser: {len(faults)}")
-    for fault in faults:
-        print(f"  {fault}")
-    return len(faults) + (transferred > FIRST_LOAD_BYTES_MAX)
+    print(f"first page: {weight:,} bytes of at most {FIRST_LOAD_BYTES_MAX:,}")
+    return faults + ["the first page is too heavy"] * (weight > FIRST_LOAD_BYTES_MAX)
 
 
-def _visits(browsing: Browsing) -> Iterator[tuple[Theme, Page, list[Shot]]]:
-    """Each person at a browser, with what they look at."""
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Somebody at a browser, and the pages they look at by the names of their pictures."""
+
+    page: Page
+    theme: Theme
+    paths: dict[str, str]
+
+
+def _visits(browsing: Browsing) -> Iterator[Visit]:
     from tenants.contracts import Role
     from tests.console.people import Cast
     from tests.console.registry import (
@@ -96,32 +131,32 @@ def _visits(browsing: Browsing) -> Iterator[tuple[Theme, Page, list[Shot]]]:
         reached,
     )
 
-    cast = Cast()
+    cast = Cast(SHOWN)
     owner = cast.member(Role.OWNER)
     founder = cast.member(Role.OWNER, cast.empty_slug)
-    rail = {one.route: one for one in rail_pages()}
-    start = next(iter(rail.values())).path(cast.full_slug)
-    below = reached(cast.page(browsing, owner), start).items()
-    full = [
-        *(Shot(route, one.path(cast.full_slug)) for route, one in rail.items()),
-        *(Shot(route, path) for route, path in below if route not in rail),
-        *(Shot(f"account-{name}", path) for name, path in ACCOUNT_PATHS.items()),
-    ]
-    empty = [Shot(f"{route}-empty", one.path(cast.empty_slug)) for route, one in rail.items()]
-    operator = [Shot(f"operator-{name}", path) for name, path in operator_paths().items()]
-    strangers = [Shot(name, path) for name, path in STRANGERS_PATHS.items()]
+    rail = rail_pages()
+    full = {one.route: one.path(SHOWN) for one in rail}
+    below = reached(cast.page(browsing, owner), rail[0].path(SHOWN))
+    account = {f"account-{name}": path for name, path in ACCOUNT_PATHS.items()}
+    empty = {f"{one.route}-empty": one.path(cast.empty_slug) for one in rail}
+    operator = {f"operator-{name}": path for name, path in operator_paths().items()}
     for theme in THEMES:
-        yield theme, browsing.page(theme=theme), strangers
-        yield theme, cast.page(browsing, owner, theme=theme), full
-        yield theme, cast.page(browsing, founder, theme=theme), empty
-        yield theme, cast.page(browsing, cast.operator, theme=theme), operator
+        yield Visit(browsing.page(theme=theme), theme, STRANGERS_PATHS)
+        yield Visit(cast.page(browsing, owner, theme=theme), theme, below | full | account)
+        yield Visit(cast.page(browsing, founder, theme=theme), theme, empty)
+        yield Visit(cast.page(browsing, cast.operator, theme=theme), theme, operator)
 
 
-def _photograph(page: Page, shot: Shot, theme: Theme) -> None:
+def _pictures(wanted: str) -> list[Path]:
+    return [file for file in FOLDER.glob("*.png") if wanted in file.name]
+
+
+def _photograph(visit: Visit, name: str, path: str) -> None:
     for width in (WIDE, NARROW):
-        page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-        go(page, shot.path)
-        page.screenshot(path=FOLDER / f"{shot.name}-{theme}-{width}.png", full_page=True)
+        visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+        go(visit.page, path)
+        file = FOLDER / f"{name}-{visit.theme}-{width}.png"
+        visit.page.screenshot(path=file, full_page=True)
 
 
 if __name__ == "__main__":
