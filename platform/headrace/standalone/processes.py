@@ -93,6 +93,11 @@ class House:
         """What a client takes as `base_url`."""
         return f"http://127.0.0.1:{self.web_port}/v1"
 
+    @property
+    def public_url(self) -> str:
+        """How browsers reach it."""
+        return _variable(self, "HEADRACE_PUBLIC_URL") or f"http://127.0.0.1:{self.web_port}"
+
 
 def process_specs(house: House) -> tuple[ProcessSpec, ...]:
     """Engine, web, worker and beat, in starting order, with a stand-in for Stripe where no key is
@@ -162,8 +167,7 @@ def django_environment(house: House) -> dict[str, str]:
         "HEADRACE_SECRET_KEY": os.environ.get("HEADRACE_SECRET_KEY")
         or house.folder.secrets().secret_key,
         "REDIS_URL": house.addresses.redis_url,
-        "HEADRACE_PUBLIC_URL": _variable(house, "HEADRACE_PUBLIC_URL")
-        or f"http://127.0.0.1:{house.web_port}",
+        "HEADRACE_PUBLIC_URL": house.public_url,
         **_stripe_environment(house),
         **house.extra,
     }

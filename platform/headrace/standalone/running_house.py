@@ -49,11 +49,14 @@ class RunningHouse:
         self._specs = {spec.name: spec for spec in process_specs(house)}
         self._children: dict[str, Child] = {}
 
-    def set_up(self) -> None:
+    def set_up(self, *, with_history: bool = False) -> None:
         """Migrations, then the demo's tenants, keys and prices. Idempotent."""
         manage = str(REPOSITORY / "manage.py")
         self._run(sys.executable, manage, "migrate", "--database", "owner", "--no-input")
-        self._run(sys.executable, manage, "seed_demo", "--base-url", self.house.base_url)
+        history = ("--history",) if with_history else ()
+        self._run(
+            *(sys.executable, manage, "seed_demo", "--base-url", self.house.base_url), *history
+        )
 
     def start_all(self) -> None:
         """Every process, each when the one before is ready. Raises SetUpError naming a failure."""

@@ -83,10 +83,12 @@ def house_running(
     *,
     say: Callable[[str], None],
     echo: Callable[[str, str], None] | None = None,
+    with_history: bool = False,
 ) -> Iterator[RunningHouse]:
     """A whole house, seeded and ready; stopped in reverse order on the way out, however that is.
 
-    `say` hears what is being done, `echo` each line of each process. Raises SetUpError before
+    `say` hears what is being done, `echo` each line of each process; a fresh house `with_history`
+    has a month of usage to look at. Raises SetUpError before
     anything starts when the data folder or the port is taken, or a variable makes no sense.
     """
     folder.create()
@@ -100,7 +102,9 @@ def house_running(
         say("starting PostgreSQL and Valkey")
         servers.start(purpose)
         say("migrating the database and seeding the demo tenants")
-        running.set_up()
+        if with_history and not folder.demo_file.exists():
+            say("a first start writes a month of usage for acme, for half a minute")
+        running.set_up(with_history=with_history)
         say("starting engine, web, worker and beat")
         running.start_all()
         yield running
@@ -118,7 +122,12 @@ def up() -> int:
         with (
             stop_signals(),
             house_running(
-                folder, port_wanted(), "`make up`", say=console.say, echo=console.line
+                folder,
+                port_wanted(),
+                "`make up`",
+                say=console.say,
+                echo=console.line,
+                with_history=os.environ.get("HEADRACE_DEMO_HISTORY") != "0",
             ) as running,
         ):
             console.say(f"asking itself: {QUESTION}")
@@ -207,16 +216,26 @@ def demo_keys(folder: DataFolder) -> dict[str, str]:
     return keys
 
 
+def demo_passwords(folder: DataFolder) -> dict[str, str]:
+    """What the demo's people were given to sign in with, by address."""
+    passwords: dict[str, str] = json.loads(folder.demo_file.read_text())["passwords"]
+    return passwords
+
+
 def welcome(house: House) -> str:
     """What to do next, ready to paste."""
     key = demo_keys(house.folder)["acme"]
     headers = f"-H 'Authorization: Bearer {key}' -H 'Content-Type: application/json'"
     body = shlex.quote(json.dumps(_question(house)))
+    owner, operator = (f"{email}  {word}" for email, word in demo_passwords(house.folder).items())
     return f"""Headrace is up.
+  console       {house.public_url}/console/
+    acme's owner  {owner}
+    the operator  {operator}
   API base URL  {house.base_url}
   API key       {key}
   model         {model_served(house)}
-  more keys     {house.folder.demo_file}
+  more keys     {house.folder.demo_file}, with these passwords
 Try it:
   curl -N {house.base_url}/chat/completions {headers} -d {body}
 Ctrl-C stops everything."""
