@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -85,6 +86,7 @@ def environment(tmp_path: Path, bundle_folder: Path) -> dict[str, str]:
         "HEADRACE_DATA": str(tmp_path / ("long" * 30) / "data"),
         "HEADRACE_PORT": str(free_port()),
         "HEADRACE_MODEL_BUNDLE": str(bundle_folder),
+        "HEADRACE_DEMO_HISTORY": "0",
     }
 
 
@@ -128,6 +130,26 @@ def test_it_serves_stops_clean_and_starts_again_on_the_same_data(
     assert exit_code == 0
     assert alive == []
     assert demo_of_second == demo
+
+
+@pytest.mark.long
+def test_the_first_start_makes_up_a_past_once_and_says_where_to_look_at_it(
+    environment: dict[str, str],
+) -> None:
+    given = environment | {"HEADRACE_DEMO_HISTORY": "1"}
+    counts = []
+    for _ in range(2):
+        with up(given) as running:
+            running.wait_up()
+            counts.append(_events_reconciled(given))
+    passwords = json.loads((Path(given["HEADRACE_DATA"]) / "demo.json").read_text())["passwords"]
+
+    assert counts[0] > 10_000
+    assert counts[1] - counts[0] == 1  # each start asks one question
+    assert f"http://127.0.0.1:{given['HEADRACE_PORT']}/console/" in running.output
+    assert set(passwords) == {"owner@acme.example", "operator@headrace.example"}
+    for email, password in passwords.items():
+        assert f"{email}  {password}" in running.output
 
 
 @pytest.mark.long
@@ -270,6 +292,21 @@ def _python_within_reach(prefix: Sequence[str], bundle_folder: Path) -> str | No
         if subprocess.run(command, check=False, capture_output=True).returncode == 0:
             return python
     return None
+
+
+def _events_reconciled(environment: Mapping[str, str]) -> int:
+    """How many usage events there are in a house that runs, whose books must agree."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "reconcile"],
+        cwd=REPOSITORY,
+        env=dict(environment),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"(\d+) rows of billing_usage_event", done.stdout)
+    assert found is not None
+    return int(found[1])
 
 
 def _is_alive(process: psutil.Process) -> bool:
