@@ -148,7 +148,8 @@ def empty(content: str, title: str, icon: str = "info-circle") -> str:
 @register.simple_block_tag
 def code(content: str, language: str = "") -> str:
     """`{% code "bash" %}...{% endcode %}`: a block with a copy button."""
-    context = {"content": content.strip("\n"), "language": language}
+    text = SafeString(content.strip("\n"))  # escaped where it was written
+    context = {"content": text, "language": language}
     return render_to_string("kit/components/code.html", context)
 
 

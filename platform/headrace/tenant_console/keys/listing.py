@@ -73,7 +73,7 @@ class KeysPage(KeysView):
         used = billing.facade.key_activity(self.organization_id, self.now, str(self.zone))
         columns = [
             Column("Name"),
-            Column("Project"),
+            Column("Project", hides=True),
             Column("Scopes", hides=True),
             Column("Models", hides=True),
             Column("Limits", hides=True),
@@ -114,7 +114,7 @@ class KeysPage(KeysView):
     def _name(self, key: KeyInfo) -> SafeString:
         account = self.account_name(key.service_account_id)
         return format_html(
-            '{}<span class="cell-note">{}…{}{}</span>',
+            '{}<span class="cell-note"><span class="text-nowrap">{}…{}</span>{}</span>',
             key.settings.name,
             key.prefix,
             key.last4,

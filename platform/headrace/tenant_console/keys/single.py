@@ -14,7 +14,7 @@ import billing.facade
 import tenants.facade
 from headrace.console_kit.forms import ConfirmForm, KitForm
 from headrace.tenant_console.keys.forms import AnyKeyForm, KeyForm, shown
-from headrace.tenant_console.keys.listing import sparked
+from headrace.tenant_console.keys.listing import DAYS, sparked
 from headrace.tenant_console.keys.making import KeySecretView
 from headrace.tenant_console.keys.named import KeysView
 from headrace.tenant_console.keys.states import limits_text, models_text, scopes_text
@@ -78,7 +78,7 @@ class KeyPage(KeysView):
             permissions=sorted(key.permissions),
             requests=sum(activity.requests) if activity else 0,
             tokens=sum(activity.tokens) if activity else 0,
-            spark=sparked(list(activity.requests) if activity else [0]),
+            spark=sparked(list(activity.requests) if activity else [0] * DAYS),
             back=self.url("keys", **_kind(key)),
             edit_href=self.url("key-edit", key.key_id),
             successor_href=self.url("key", key.replaced_by) if key.replaced_by else "",
