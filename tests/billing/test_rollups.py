@@ -7,8 +7,9 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 from django.db import connections, transaction
@@ -33,6 +34,7 @@ from tests.house import wait_until
 EVER = UsageQuery(
     datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), BucketWidth.SPAN
 )
+MODEL_HOURS_SQL = Path(__file__).parents[2].joinpath("billing", "sql", "0016_model_hours.sql")
 TINY_EVENTS = """
     WITH event AS (
         INSERT INTO billing_usage_event (
@@ -270,6 +272,32 @@ def test_a_value_that_an_hour_knows_stays_its_own(acme: Tenant) -> None:
             )
 
     assert found == {"0000": 2, "(other)": 1}
+
+
+def model_hours(tenant: Tenant) -> list[tuple[object, ...]]:
+    """The tenant's hours of models, whole."""
+    return rows(
+        "SELECT * FROM billing_usage_model_hour WHERE organization_id = %s ORDER BY hour",
+        tenant.organization_id,
+    )
+
+
+def test_hours_counted_before_there_were_models_are_filled_in(acme: Tenant) -> None:
+    at = datetime.now(UTC)
+    old = [Planted(at - n * timedelta(days=20), prefill_ms=n, output=1) for n in range(4)]
+    with planted(acme, old):
+        roll_up()
+        before = model_hours(acme)
+        script = MODEL_HOURS_SQL.read_text(encoding="utf-8")
+        filling = script[script.index("CREATE FUNCTION billing_fill_model_hours") :]
+        with planted(acme, [Planted(at)]):  # queued: not theirs to fill in
+            with transaction.atomic(using="owner"), connections["owner"].cursor() as cursor:
+                cursor.execute("TRUNCATE billing_usage_model_hour")
+                cursor.execute(filling)
+            after = model_hours(acme)
+
+    assert len(before) == 4
+    assert after == before
 
 
 @pytest.mark.parametrize("events", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])

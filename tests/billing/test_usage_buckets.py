@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.contracts import BucketWidth
+from billing.facade import previous_span
 from billing.usage.buckets import bucket_bounds, cut_hours, cut_pieces
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")
@@ -92,3 +93,41 @@ def test_buckets_cover_the_span_without_gap_or_overlap(
         for at in bounds
         if at.replace(minute=0, second=0, microsecond=0) == hour
     )
+
+
+def local(month: int, day: int, hour: int = 0) -> datetime:
+    """An instant of 2026 in Amsterdam, in UTC."""
+    return datetime(2026, month, day, hour, tzinfo=AMSTERDAM).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("span", "before"),
+    [
+        # Whole months, and days of which one has 23 hours.
+        ((local(4, 1), local(5, 1)), (local(3, 1), local(4, 1))),
+        ((local(1, 1), local(3, 1)), (datetime(2025, 10, 31, 23, tzinfo=UTC), local(1, 1))),
+        ((local(3, 30), local(4, 6)), (local(3, 23), local(3, 30))),
+        # The last day still runs.
+        ((local(5, 4), local(5, 6, 12)), (local(5, 1), local(5, 3, 12))),
+        # Off the clock.
+        ((local(5, 4, 10), local(5, 4, 16)), (local(5, 4, 4), local(5, 4, 10))),
+    ],
+)
+def test_a_span_is_compared_with_as_much_before_it(
+    span: tuple[datetime, datetime], before: tuple[datetime, datetime]
+) -> None:
+    assert previous_span(*span, "Europe/Amsterdam") == before
+
+
+def test_an_empty_span_is_compared_with_nothing() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        previous_span(local(5, 4), local(5, 4), "UTC")
+
+
+@given(since=SECONDS, length=st.timedeltas(timedelta(seconds=1), timedelta(days=40)), zone=ZONES)
+def test_what_is_compared_with_never_overlaps(since: int, length: timedelta, zone: str) -> None:
+    start = datetime.fromtimestamp(since, UTC)
+
+    earlier, later = previous_span(start, start + length, zone)
+
+    assert earlier < later <= start
