@@ -21,8 +21,9 @@ def used(
     requests: int = 1,
 ) -> UsageRow:
     """What a group used: two tokens of each class a request."""
+    twice = 2 * requests
     return UsageRow(
-        None, None, model, tier, tag_value, "USD", requests, 0, *[2 * requests] * 3, 0, 0
+        None, None, model, tier, tag_value, "USD", requests, 0, twice, twice, twice, 0, 0
     )
 
 
