@@ -21,6 +21,8 @@ from django.urls import path
 
 from headrace import errors
 from headrace.arriving import ArrivingHandler, take_in
+from headrace.console_kit.live.pages import LivePages
+from headrace.console_kit.live.socket import LiveConsumer
 from headrace.feeds import Feeds
 from headrace.gateway.request_ids import new_request_id
 from headrace.gateway.runtime import GatewayRuntime
@@ -40,6 +42,8 @@ from headrace.gateway.transport.token_routes import is_ours, token_routes
 from headrace.gateway.transport.websocket import StreamConsumer
 from headrace.lifecycle import health
 from headrace.management_api.bulk.progress_socket import ProgressConsumer
+from headrace.operator_console.live_topics import OPERATOR_TOPICS
+from headrace.tenant_console.live_topics import TOPICS
 
 _django = ArrivingHandler()
 FILES_PATH = "/v1/files"
@@ -107,9 +111,12 @@ class Application:
         self.socket_routes = [
             path("v1/stream", StreamConsumer.as_asgi()),
             path("api/v1/summaries/<str:summary_id>/progress", ProgressConsumer.as_asgi()),
+            path("console/<slug:slug>/live", LiveConsumer.as_asgi()),
+            path("operator/live", LiveConsumer.as_asgi()),
         ]
         self._sockets = URLRouter(self.socket_routes)
         self.feeds = Feeds()
+        self.live = LivePages(self.feeds, TOPICS, OPERATOR_TOPICS)
         self._kept: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,6 +127,7 @@ class Application:
             case "websocket" if self._is_socket(scope["path"]) and host_is_ours(scope):
                 scope["runtime"] = self.runtime
                 scope["feeds"] = self.feeds
+                scope["live"] = self.live
                 await self._sockets(scope, receive, send)
             case "websocket":
                 await send({"type": "websocket.close", "code": 4404})

@@ -195,6 +195,30 @@ CONSOLE_ICON = os.environ.get("HEADRACE_CONSOLE_ICON", "kit/logo.svg")
 STATICFILES_DIRS = [folder for folder in [os.environ.get("HEADRACE_STATIC_FOLDER", "")] if folder]
 CONSOLE_ACCENT = checked_color(os.environ.get("HEADRACE_CONSOLE_ACCENT", "#0b5c92"))
 
+ANNOUNCE_S = 1
+"""How often a process tells the others whose numbers moved, and how its engine is."""
+ANNOUNCED_MAX = 10_000
+"""Organizations of one such message; a page of one that is left out shows it a little later."""
+ENGINE_GONE_S = 5
+"""An engine of which no process has told for so long is no part of the fleet."""
+LIVE_S = 1
+"""How often a live page hears of news, and how often what it shows is read, at most."""
+LIVE_REFRESH_S = _integer("HEADRACE_LIVE_REFRESH_S", 30)
+"""How often it is read where nothing is known to have moved: windows reset by themselves."""
+LIVE_CHECK_S = _integer("HEADRACE_LIVE_CHECK_S", 2)
+"""How often it is asked whether those who look still may."""
+LIVE_VIEWERS_MAX = _integer("HEADRACE_LIVE_VIEWERS_MAX", 1000)
+"""Live pages of one process; more are told to come back."""
+LIVE_VIEWERS_PER_PERSON_MAX = 32
+LIVE_TOPICS_MAX = 32
+"""Topics of one page."""
+LIVE_MESSAGE_BYTES_MAX = 256 * 1024
+"""A part of a page that is larger is not sent."""
+LIVE_WRITE_TIMEOUT_S = 10
+"""Whoever takes no message for so long is dropped, and may come back."""
+LIVE_MOVED_MAX = 20_000
+"""Organizations of which a process remembers when they last moved."""
+
 # --- people signing in ---------------------------------------------------------------------------
 IS_SECURE = sign_in.is_secure(PUBLIC_URL)
 SESSION_ENGINE = "django.contrib.sessions.backends.db"

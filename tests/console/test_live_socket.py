@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -399,7 +400,9 @@ def _uuid(summary_id: str) -> UUID:
 
 def _demand_second_factor(tenant: SummaryTenant) -> None:
     actor = tenants.facade.operator_of(tenant.owner.organization_id)
-    tenants.facade.update_organization(actor, second_factor_required=True)
+    tenants.facade.update_organization(
+        replace(actor, has_second_factor=True), second_factor_required=True
+    )
 
 
 def _staff(*, with_factor: bool) -> Door:

@@ -66,6 +66,7 @@ def make_services(engine: PlayedEngine, bundle_folder: Path) -> Services:
         quotes=QuoteCache(),
         holds=set(),
         spawn=cast("Any", asyncio.ensure_future),
+        moved=lambda _: None,
     )
 
 

@@ -96,9 +96,14 @@ TOKEN_ROUTES = {
 }
 """Raw ASGI, by project key: test_token_routes.py goes through them with an engine."""
 
-SOCKETS = {"v1/stream", "api/v1/summaries/<str:summary_id>/progress"}
-"""Channels' routes; tests/headrace/test_websocket.py and test_token_routes.py, and
-tests/batch_jobs/test_progress_socket.py."""
+SOCKETS = {
+    "v1/stream",
+    "api/v1/summaries/<str:summary_id>/progress",
+    "console/<slug:slug>/live",
+    "operator/live",
+}
+"""Channels' routes; tests/headrace/test_websocket.py and test_token_routes.py,
+tests/batch_jobs/test_progress_socket.py, and tests/console/test_live_socket.py."""
 
 T = "api/v1/organizations/<uuid:organization_id>/"
 K = "v1/organization/"

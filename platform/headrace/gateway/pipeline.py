@@ -171,6 +171,7 @@ class Completion:
             raise errors.overloaded("No engine is available; try again shortly.")
         admission = await admit(self.caller, self.order, services, services.engine.hello)
         services.holds.add(request_id)
+        services.moved(self.caller.organization_id)
         reach(Failpoint.HELD)
         try:
             await self._carry(admission)
@@ -309,6 +310,7 @@ class Completion:
             )
         finally:
             self._services.holds.discard(settlement.request_id)
+            self._services.moved(self.caller.organization_id)
         reach(Failpoint.SETTLED)
         if settled is not None and finish is not None:
             self._services.engine.ack([finish.request_id])
@@ -324,6 +326,7 @@ class Completion:
         await release(self._services.limiter, self.caller, self.order)
         voiding = self._services.spawn(void_until_done(self.caller.request_id))
         await asyncio.wait({voiding}, timeout=SETTLE_REPLY_WAIT_S)
+        self._services.moved(self.caller.organization_id)
 
     def _error(self, finish: Finish | None) -> errors.ApiError | None:
         if self.cause is not None:

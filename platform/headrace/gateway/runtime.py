@@ -1,8 +1,8 @@
 """What one web or worker process keeps for the pipeline: engine, limiter, live requests, watches.
 
-The watches renew open holds, end the requests of revoked keys, and settle what the engine reports
-for processes that died. One runtime per process; the web's ASGI lifespan or the worker's
-`batch_port` starts and closes it.
+The watches renew open holds, end the requests of revoked keys, settle what the engine reports for
+processes that died, and announce what moved. One runtime per process; the web's ASGI lifespan or
+the worker's `batch_port` starts and closes it.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from headrace import errors
 from headrace.gateway.admission.minute_limits import scopes_of
 from headrace.gateway.admission.quotes import QuoteCache
 from headrace.gateway.admission.rate_limits import RateLimiter
+from headrace.gateway.announcing import Announcer
 from headrace.gateway.database import in_database
 from headrace.gateway.orders import Caller, Order
 from headrace.gateway.pipeline import Completion, OnAnswer
@@ -52,6 +53,7 @@ class GatewayRuntime:
         )
         self.encoder = PromptEncoder(bundle)
         self.token_texts = self.encoder.token_texts
+        self._announcer = Announcer(self.redis, self.engine)
         self._services = Services(
             engine=self.engine,
             encoder=self.encoder,
@@ -59,6 +61,7 @@ class GatewayRuntime:
             quotes=QuoteCache(),
             holds=set(),
             spawn=self.spawn,
+            moved=self._announcer.moved,
         )
         self.watched_keys: dict[object, tuple[UUID, Callable[[], None]]] = {}
         """Open sockets: their key, and what to call when it is revoked."""
@@ -73,6 +76,7 @@ class GatewayRuntime:
         self._watches = [
             asyncio.create_task(self._every(settings.HOLD_RENEW_S, self._renew)),
             asyncio.create_task(self._every(settings.REVOCATION_POLL_S, self._poll_revocations)),
+            asyncio.create_task(self._every(settings.ANNOUNCE_S, self._announcer.announce)),
         ]
 
     async def close(self) -> None:

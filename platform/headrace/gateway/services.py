@@ -1,7 +1,7 @@
 """What all requests of a process share: made by the runtime, read by admission and pipeline."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -27,7 +27,8 @@ class Spawn(Protocol):
 @dataclass(frozen=True, slots=True)
 class Services:
     """`holds` are those that this process renews, and whose finishes it settles itself: from the
-    hold's birth until its settle or void is written."""
+    hold's birth until its settle or void is written. `moved` is told of an organization whose
+    numbers are other than before."""
 
     engine: EngineClient
     encoder: PromptEncoder
@@ -35,6 +36,7 @@ class Services:
     quotes: QuoteCache
     holds: set[UUID]
     spawn: Spawn
+    moved: Callable[[UUID], None]
     hold: Together[HoldRequest, HoldOutcome] = field(
         default_factory=lambda: Together(billing.facade.hold)
     )

@@ -4,8 +4,10 @@ from uuid import UUID
 
 from allauth.mfa.models import Authenticator
 
+SECOND_FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
+
 
 def has_second_factor(user_id: UUID) -> bool:
     """An authenticator app or a security key; recovery codes alone are none."""
-    kinds = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
-    return bool(Authenticator.objects.filter(user_id=user_id, type__in=kinds).exists())
+    found = Authenticator.objects.filter(user_id=user_id, type__in=SECOND_FACTORS)
+    return bool(found.exists())

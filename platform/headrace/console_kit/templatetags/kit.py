@@ -6,6 +6,7 @@ Each component has one template under `kit/components/`. Loaded in all templates
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms, template
 from django.template.loader import render_to_string
@@ -27,6 +28,13 @@ TONES = frozenset({"green", "yellow", "red", "blue", "gray"})
 def money(context: Mapping[str, Any], amount_pico: int | None, currency: str = "") -> SafeString:
     """`{% money pico %}` in the organization's currency, or another."""
     return formats.money(amount_pico, currency or context["currency"])
+
+
+@register.simple_tag(takes_context=True)
+def exactly(context: Mapping[str, Any], amount_pico: int | None, currency: str = "") -> SafeString:
+    """`{% exactly pico %}`: money with all its decimals, as on documents."""
+    shown = formats.money_exact(amount_pico, currency or context["currency"])
+    return format_html('<span class="num">{}</span>', shown)
 
 
 @register.simple_tag
@@ -179,3 +187,9 @@ def fields(form: forms.Form) -> SafeString:
     """`{% fields form %}`: what is wrong with the whole form, and each of its fields."""
     drawn = [render_to_string("kit/components/field.html", field(one)) for one in form]
     return format_html("{}{}", form.non_field_errors(), SafeString("".join(drawn)))
+
+
+@register.inclusion_tag("kit/components/live.html", takes_context=True)
+def live(context: Mapping[str, Any], *topics: str) -> dict[str, Any]:
+    """`{% live "usage" "job:..." %}` in the block `live`: parts of the page that follow these."""
+    return {"href": f"{context['view'].live_path}?{urlencode({'topics': ','.join(topics)})}"}

@@ -84,7 +84,7 @@ async def _admission(
     needed: KeyScope,
 ) -> tuple[int | None, KeyIdentity | None]:
     try:
-        _check_origin(header(scope, b"origin"), header(scope, b"host"))
+        check_origin(header(scope, b"origin"), header(scope, b"host"))
         identity = await _identify(scope, runtime)
         require_scope(identity, needed)
     except (DatabaseError, InterfaceError):
@@ -112,8 +112,11 @@ async def _identify(scope: dict[str, Any], runtime: GatewayRuntime) -> KeyIdenti
     return await identify_secret(secret, address_of(scope))
 
 
-def _check_origin(origin: str | None, host: str | None) -> None:
-    """Browsers send an Origin; only our own pages may open sockets from there."""
+def check_origin(origin: str | None, host: str | None) -> None:
+    """Browsers send an Origin; only our own pages may open sockets from there.
+
+    Raises ApiError 403 for others.
+    """
     if origin is None:
         return
     try:
