@@ -4,6 +4,7 @@ Called by test_every_page.py and screenshots.py.
 """
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, Response
 
@@ -47,18 +48,33 @@ def assert_fits(page: Page) -> None:
     assert not outside, "\n".join([f"{page.url} scrolls sideways:", *outside])
 
 
-def bytes_of_first_load(page: Page, path: str) -> int:
-    """What a browser without a cache transfers to show a page, headers included."""
-    total = 0
+def assert_light(page: Page, path: str) -> int:
+    """What a browser without a cache transfers to show a page, headers included.
 
-    def count(event: dict[str, Any]) -> None:
-        nonlocal total
-        total += int(event["encodedDataLength"])
+    Raises AssertionError listing it when that is more than FIRST_LOAD_BYTES_MAX.
+    """
+    addresses: dict[str, str] = {}
+    weights: dict[str, int] = {}
+
+    def answered(event: dict[str, Any]) -> None:
+        addresses[event["requestId"]] = urlsplit(event["response"]["url"]).path
+
+    def loaded(event: dict[str, Any]) -> None:
+        weights[event["requestId"]] = int(event["encodedDataLength"])
 
     protocol = page.context.new_cdp_session(page)
     protocol.send("Network.enable")
     protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
-    protocol.on("Network.loadingFinished", count)
+    protocol.on("Network.responseReceived", answered)
+    protocol.on("Network.loadingFinished", loaded)
     go(page, path)
     protocol.detach()
+    total = sum(weights.values())
+    listed = [f"{weight:>9,} {addresses[one]}" for one, weight in weights.items()]
+    assert total <= FIRST_LOAD_BYTES_MAX, "\n".join(
+        [
+            f"{path} makes a browser load {total:,} bytes of at most {FIRST_LOAD_BYTES_MAX:,}:",
+            *listed,
+        ]
+    )
     return total

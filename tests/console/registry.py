@@ -93,7 +93,8 @@ def _links(page: Page) -> Iterator[tuple[str, str]]:
             match = resolve(urlsplit(href).path)
         except Resolver404:
             continue
-        if match.namespace in (TENANT_SPACE, OPERATOR_SPACE):
+        # Home leads to the first organization's overview.
+        if match.namespace in (TENANT_SPACE, OPERATOR_SPACE) and match.url_name != "home":
             yield match.url_name or "", href
 
 
