@@ -35,9 +35,11 @@ def percentile_ms(counts: Sequence[int], percent: int) -> int | None:
 
 
 def _told_ms(place: int) -> int:
-    """Of a bucket's durations, the one with the least relative error to any other."""
+    """Of a bucket's durations, the one with the least relative error to any: their harmonic mean,
+    rounded."""
     shortest = BOUNDS_MS[place - 1] if place else 1
     if place == len(BOUNDS_MS):
         return shortest
     longest = BOUNDS_MS[place] - 1
-    return round(2 * shortest * longest / (shortest + longest))
+    both = shortest + longest
+    return (4 * shortest * longest + both) // (2 * both)
