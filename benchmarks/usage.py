@@ -1,4 +1,4 @@
-"""Reports and ingest over millions of usage events of one tenant.
+"""Reports, overviews and ingest over millions of usage events of one tenant.
 
 `python -m benchmarks.usage` plants ten million events of the last thirty days (`--events`) in a
 fresh database, adds them up as the rollups would, and reads them through billing's facade as role
@@ -37,6 +37,8 @@ INGEST_LIST = 50
 INGEST_REQUESTS = 5_000
 REPORT_MS_MAX = 300.0
 REQUESTS_MS_MAX = 50.0
+OVERVIEW_MS_MAX = 60.0
+ZONE = "Europe/Amsterdam"
 EVENT_COLUMNS = (
     "occurred_at, request_id, organization_id, project_id, key_id, ledger_tx_id, held_at, tier,"
     " currency, model_asked, model_served, uncached_input_tokens, cached_input_tokens,"
@@ -50,7 +52,8 @@ PLANT = f"""
            (%(keys)s::uuid[])[1 + k], uuidv7(), %(start)s + n * %(step)s,
            CASE WHEN n %% 10 = 0 THEN 'batch' ELSE 'interactive' END, 'USD', m, m,
            n %% 4096, n %% 1024, 64, %(price)s, %(price)s, %(price)s, 1000, 100, 5000, c, c,
-           CASE WHEN n %% 5000 = 0 THEN 'engine_lost' ELSE 'stop' END, 'measured', 1, 20, 300,
+           CASE WHEN n %% 5000 = 0 THEN 'engine_lost' ELSE 'stop' END, 'measured', n %% 7,
+           20 + n %% 1024, 300,
            'user-' || u, jsonb_build_object('team', 'team-' || k %% 12)
       FROM (SELECT n, 'model-' || n %% 5 AS m, hashint8(n) & 511 AS u,
                    (hashint8(n) & 511) %% 20 AS k,
@@ -76,6 +79,19 @@ TAG_HOURS = f"""
            false, {SUMS}
       FROM billing_usage_event WHERE model_asked LIKE 'model-%%'
      GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9"""
+MODEL_HOURS = f"""
+    INSERT INTO billing_usage_model_hour (
+        organization_id, hour, project_id, model_served, tier, currency, {TOTALS},
+        cache_saved_pico, first_token_counts)
+    SELECT organization_id, date_trunc('hour', occurred_at, 'UTC'), project_id, model_served, tier,
+           currency, {SUMS},
+           sum(billing_cache_saved(
+               cached_input_tokens, input_micros_per_mtok, cached_input_micros_per_mtok)),
+           ARRAY[{", ".join(f"count(*) FILTER (WHERE place = {n})::int" for n in range(1, 65))}]
+      FROM (SELECT *, billing_latency_place(billing_first_token_ms(
+                finish_reason, output_tokens, queue_ms, prefill_ms)) AS place
+              FROM billing_usage_event WHERE model_asked LIKE 'model-%') AS placed
+     GROUP BY 1, 2, 3, 4, 5, 6"""
 LAST_MONTH = """
     DO $$ DECLARE month timestamptz := date_trunc('month', now(), 'UTC') - interval '1 month';
     BEGIN
@@ -264,6 +280,55 @@ def report_rows(planted: Planted) -> list[Row]:
     return rows
 
 
+def overview_rows(planted: Planted) -> list[Row]:
+    """What a console asks at each look."""
+    from billing.contracts import (
+        BucketWidth,
+        LatencyQuery,
+        QuotaMetric,
+        QuotaPeriod,
+        QuotaScope,
+        QuotaWanted,
+        UsageDimension,
+    )
+    from billing.facade import (
+        cache_savings,
+        first_token_latencies,
+        key_activity,
+        preview_quota,
+        usage_overview,
+    )
+
+    who, now = planted.organization_id, datetime.now(UTC)
+    days = LatencyQuery(
+        planted.start_at, now, group_by=frozenset({UsageDimension.MODEL}), buckets_max=DAYS + 1
+    )
+    hours = replace(days, start_at=now - timedelta(hours=24), width=BucketWidth.HOUR)
+    limit = QuotaWanted(QuotaScope.PROJECT, QuotaMetric.TOKENS, QuotaPeriod.DAY, 10**6)
+    quota = replace(limit, scope_id=planted.project_ids[0])
+    looks: dict[str, tuple[Callable[[], object], float]] = {
+        "overview": (partial(usage_overview, who, now, ZONE), OVERVIEW_MS_MAX),
+        "first tokens of 24 hours by model": (
+            partial(first_token_latencies, who, hours),
+            OVERVIEW_MS_MAX,
+        ),
+        "first tokens of 30 days by model": (
+            partial(first_token_latencies, who, days),
+            REPORT_MS_MAX,
+        ),
+        "what caching saved in 30 days": (
+            partial(cache_savings, who, planted.start_at, now),
+            REPORT_MS_MAX,
+        ),
+        "14 days of every key": (partial(key_activity, who, now, ZONE), REPORT_MS_MAX),
+        "a limit's preview": (partial(preview_quota, who, quota, now, ZONE), REPORT_MS_MAX),
+    }
+    return [
+        Row(name, median_ms(look), "limit", most_ms, "ms", "<= 1")
+        for name, (look, most_ms) in looks.items()
+    ]
+
+
 def measure(events: int, ingested: int) -> list[Row]:
     """Plants, ingests at both sizes, and reads."""
     planted = make_tenant(events)
@@ -276,6 +341,7 @@ def measure(events: int, ingested: int) -> list[Row]:
     roll_up_per_s()
     plant(planted, few, events)
     as_owner(planted, HOURS)
+    as_owner(planted, MODEL_HOURS)
     values = {"team": "tags ->> 'team'", "user": USER}
     for name, value in values.items():
         as_owner(planted, TAG_HOURS.format(value=value), {"name": name})
@@ -285,6 +351,7 @@ def measure(events: int, ingested: int) -> list[Row]:
     counted = roll_up_per_s()
     return [
         *report_rows(planted),
+        *overview_rows(planted),
         Row(f"ingest at {events:,}", at_all, f"at {few:,}", at_few, "requests/s", ">= 0.9"),
         Row("rolled up", counted, "ingested", at_all, "events/s", ">= 1"),
     ]
