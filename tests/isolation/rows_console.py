@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.isolation.matrix import Arguments, Make, nothing
+from tests.isolation.rows_money import document
 from tests.isolation.rows_people import key, service_account
 from tests.isolation.sides import Side
 
@@ -60,6 +61,23 @@ PAGES: dict[str, Page] = {
     ),
     "<slug:slug>/keys/<uuid:key_id>/rotate": Page(
         key, forms={"rotate": Form({"grace_s": "3600"}, status=200)}
+    ),
+    "<slug:slug>/billing": Page(),
+    # Nobody takes payments here: what is let through is told so.
+    "<slug:slug>/billing/top-up": Page(
+        forms={"pay": Form({"amount": "20", "key": "matrix"}, status=503)}
+    ),
+    "<slug:slug>/billing/invoices": Page(),
+    "<slug:slug>/billing/invoices/<uuid:invoice_id>": Page(document),
+    "<slug:slug>/billing/invoices/<uuid:invoice_id>.pdf": Page(document),
+    "<slug:slug>/billing/credits": Page(),
+    "<slug:slug>/billing/prices": Page(),
+    "<slug:slug>/billing/settings": Page(
+        forms={
+            "recharge": Form(),
+            "warning": Form({"low_balance": "5"}),
+            "profile": Form({"legal_name": "Acme"}),
+        }
     ),
 }
 NO_PAGES: Mapping[str, str] = {

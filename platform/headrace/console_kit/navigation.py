@@ -24,6 +24,7 @@ class Entry:
 TENANT: tuple[Entry, ...] = (
     Entry("overview", "Overview", "home", Permission.USAGE_READ),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
+    Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
 )
 
 

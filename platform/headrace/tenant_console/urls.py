@@ -8,6 +8,12 @@ from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
 from headrace.console_kit.branding import accent
+from headrace.tenant_console.billing.balance import BalancePage
+from headrace.tenant_console.billing.credits import CreditsPage
+from headrace.tenant_console.billing.papers import InvoicePage, InvoicePdfPage, InvoicesPage
+from headrace.tenant_console.billing.paying import TopUpPage
+from headrace.tenant_console.billing.prices import PricesPage
+from headrace.tenant_console.billing.settings import SettingsPage
 from headrace.tenant_console.home import HomePage
 from headrace.tenant_console.keys.accounts import AccountsPage
 from headrace.tenant_console.keys.listing import KeysPage
@@ -24,6 +30,18 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("keys/<uuid:key_id>", KeyPage.as_view(), name="key"),
     path("keys/<uuid:key_id>/edit", KeyEditPage.as_view(), name="key-edit"),
     path("keys/<uuid:key_id>/rotate", KeyRotatePage.as_view(), name="key-rotate"),
+    path("billing", BalancePage.as_view(), name="billing"),
+    path("billing/top-up", TopUpPage.as_view(), name="billing-top-up"),
+    path("billing/invoices", InvoicesPage.as_view(), name="billing-invoices"),
+    path("billing/invoices/<uuid:invoice_id>", InvoicePage.as_view(), name="billing-invoice"),
+    path(
+        "billing/invoices/<uuid:invoice_id>.pdf",
+        InvoicePdfPage.as_view(),
+        name="billing-invoice-pdf",
+    ),
+    path("billing/credits", CreditsPage.as_view(), name="billing-credits"),
+    path("billing/prices", PricesPage.as_view(), name="billing-prices"),
+    path("billing/settings", SettingsPage.as_view(), name="billing-settings"),
 ]
 """Under /console/<slug:slug>/: PageView."""
 

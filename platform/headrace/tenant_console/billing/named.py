@@ -1,0 +1,87 @@
+"""What the pages of money share: their sections, and what they say when money runs out.
+
+Called by the pages beside this, and by the page of limits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import billing.facade
+from billing.contracts import Balance, BillingSettings, RechargeSettings
+from headrace.console_kit import formats
+from headrace.console_kit.pages import PageView
+from tenants.contracts import Permission
+
+ROWS = 25
+SECTIONS = (
+    ("billing", "Balance", Permission.BILLING_READ),
+    ("billing-invoices", "Invoices", Permission.BILLING_READ),
+    ("billing-credits", "Credit", Permission.BILLING_READ),
+    ("billing-prices", "Prices", Permission.CATALOG_READ),
+    ("billing-settings", "Settings", Permission.BILLING_READ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something about money that somebody should act on; `is_urgent`: requests are refused."""
+
+    text: str
+    is_urgent: bool = False
+
+
+class BillingView(PageView):
+    """A page under `billing`."""
+
+    page = "billing"
+    needs = Permission.BILLING_READ
+    section: str = "billing"
+
+    @property
+    def sections(self) -> list[tuple[str, str, bool]]:
+        """Where the sections are, what they are called, and whether this is one."""
+        return [
+            (self.url(route), title, route == self.section)
+            for route, title, needs in SECTIONS
+            if self.may(needs)
+        ]
+
+    @property
+    def top_up_href(self) -> str:
+        """Where to pay in; '' for who may not."""
+        return self.url("billing-top-up") if self.may(Permission.BILLING_WRITE) else ""
+
+    def next_href(self, rows: Sequence[object], last_id: UUID | None) -> str:
+        """Where older rows are, if more were read than are shown."""
+        return self.url(self.section, after=last_id) if len(rows) > ROWS else ""
+
+
+def available_pico(account: Balance) -> int:
+    """What requests may still reserve, as the API says it."""
+    return max(account.posted_pico - account.held_pico - account.floor_pico, 0)
+
+
+def money_alerts(
+    account: Balance, warned: BillingSettings, recharge: RechargeSettings
+) -> list[Alert]:
+    """The worst first."""
+    found = []
+    if not available_pico(account):
+        text = "The balance is used up: requests are refused until money comes in."
+        found.append(Alert(text, is_urgent=True))
+    elif warned.low_balance_pico is not None and account.posted_pico < warned.low_balance_pico:
+        low = formats.money_text(warned.low_balance_pico, account.currency)
+        found.append(Alert(f"The balance is below {low}, the level to warn at."))
+    if recharge.is_enabled and recharge.failures:
+        found.append(Alert("The last automatic top-up failed: no credit came in."))
+    return found
+
+
+def alerts_of(organization_id: UUID) -> list[Alert]:
+    """Of an organization as it stands."""
+    return money_alerts(
+        billing.facade.balance(organization_id),
+        billing.facade.billing_settings(organization_id),
+        billing.facade.recharge_settings(organization_id),
+    )
