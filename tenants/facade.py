@@ -24,6 +24,7 @@ from tenants.keys.lifecycle import (
     rotate_key,
     update_key,
 )
+from tenants.keys.playground import playground_identity
 from tenants.keys.reading import key_made, key_names, key_rules, list_keys, read_key
 from tenants.keys.secrets import authenticate, key_refusal, revoked_among
 from tenants.organizations.accounts import (
@@ -72,7 +73,14 @@ from tenants.people.members import (
     standing_among,
     strangers_among,
 )
-from tenants.people.permissions import ROLE_PERMISSIONS, actor_for_key, actor_for_user, operator_of
+from tenants.people.operators import all_tenants
+from tenants.people.permissions import (
+    ROLE_PERMISSIONS,
+    actor_for_key,
+    actor_for_user,
+    operator_of,
+    roles_given_by,
+)
 from tenants.retention.erasure import (
     confirm_erasure,
     register_eraser,
@@ -129,6 +137,7 @@ __all__ = [
     "actor_for_key",
     "actor_for_user",
     "add_member",
+    "all_tenants",
     "archive_project",
     "authenticate",
     "backlogs",
@@ -176,6 +185,7 @@ __all__ = [
     "operator_of",
     "organization_by_slug",
     "organization_slugs",
+    "playground_identity",
     "read_exchange",
     "read_export",
     "read_invitation",
@@ -197,6 +207,7 @@ __all__ = [
     "revoke_key",
     "revoke_key_as",
     "revoked_among",
+    "roles_given_by",
     "rotate_key",
     "rotate_webhook_secret",
     "send_mail_later",

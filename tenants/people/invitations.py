@@ -48,7 +48,7 @@ EXPIRES_AFTER_DAYS = 7
 EXPIRES_AFTER_DAYS_MAX = 30
 INVITATIONS_PER_DAY_MAX = 500
 """Of one organization: each is a mail to somebody who did not ask for it."""
-ACCEPT_PATH = "/invitations/accept"
+ACCEPT_PATH = "/console/invitation"
 
 
 def invite(
@@ -89,12 +89,20 @@ def invite(
 
 
 def list_invitations(
-    actor: Actor, *, rows_max: int = ROWS_MAX, after: UUID | None = None, ascending: bool = False
+    actor: Actor,
+    *,
+    only_open: bool = False,
+    rows_max: int = ROWS_MAX,
+    after: UUID | None = None,
+    ascending: bool = False,
 ) -> list[Invitation]:
-    """Open, used, withdrawn and expired ones, newest first unless `ascending`."""
+    """Open, used, withdrawn and expired ones, newest first unless `ascending`.
+
+    With `only_open` those that are neither used nor withdrawn.
+    """
     actor.require(Permission.MEMBERS_READ)
     with tenant_scope(actor.organization_id):
-        rows = InvitationRow.objects.all()
+        rows = open_invitations() if only_open else InvitationRow.objects.all()
         if after is not None:
             rows = rows.filter(Q(id__gt=after) if ascending else Q(id__lt=after))
         ordered = rows.order_by("id" if ascending else "-id")

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 from tests.isolation.matrix import Arguments, Make, nothing
 from tests.isolation.rows_money import document
-from tests.isolation.rows_people import key, service_account
+from tests.isolation.rows_people import (
+    former_member,
+    invitation,
+    key,
+    member,
+    new_address,
+    service_account,
+)
 from tests.isolation.sides import Side
 
 Fields = Mapping[str, str]
@@ -48,8 +55,29 @@ def an_account(side: Side, _arguments: Arguments) -> Fields:
     return {"account_id": str(service_account(side)["service_account_id"])}
 
 
+def a_member(side: Side, _arguments: Arguments) -> Fields:
+    """A viewer, by a form's field."""
+    return {"user_id": str(member(side)["user_id"])}
+
+
+def an_invitation(side: Side, _arguments: Arguments) -> Fields:
+    """An open invitation, by a form's field."""
+    return {"invitation_id": str(invitation(side)["invitation_id"])}
+
+
+def an_address(_side: Side, _arguments: Arguments) -> Fields:
+    """Whom to invite."""
+    return {"email": new_address(), "role": "viewer", "expires_after_days": "7"}
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
+    "<slug:slug>/team": Page(forms={"remove": Form(a_member), "withdraw": Form(an_invitation)}),
+    "<slug:slug>/team/invite": Page(forms={"invite": Form(an_address)}),
+    "<slug:slug>/team/<uuid:user_id>": Page(
+        member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
+    ),
+    "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
     "<slug:slug>/keys": Page(),
     "<slug:slug>/keys/new": Page(forms={"create": Form(of_project, status=200)}),
     "<slug:slug>/keys/accounts": Page(
@@ -82,6 +110,7 @@ PAGES: dict[str, Page] = {
 }
 NO_PAGES: Mapping[str, str] = {
     "": "of the person whose session it is: leads to their own organization",
+    "invitation": "of whoever holds the token of an invitation, which is for one address",
     "accent.css": "the same text for everybody",
 }
 """Routes of the console that show nothing of a tenant's, each with the reason."""

@@ -25,6 +25,7 @@ TENANT: tuple[Entry, ...] = (
     Entry("overview", "Overview", "home", Permission.USAGE_READ),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
+    Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),
 )
 
 

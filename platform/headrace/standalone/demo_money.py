@@ -68,7 +68,7 @@ class Customer:
 
     def join(self, person: Person) -> None:
         """Signs up and accepts the invitation that came by mail."""
-        token = person.path_in_mail("invited", "/invitations/").partition("#")[2]
+        token = person.path_in_mail("invited", "/console/invitation").partition("#")[2]
         person.sign_up()
         answer = person.call("POST", "/invitations/accept", {"token": token})
         self.organization_id = answer["organization_id"]

@@ -1,6 +1,7 @@
 """`/console/`: where somebody lands who has signed in.
 
-Goes to their organization, or lets them found one. Founds nothing without being asked.
+Goes to their organization, to the invitation they came for, or lets them found one. Founds nothing
+without being asked.
 """
 
 from http import HTTPStatus
@@ -14,6 +15,7 @@ import tenants.facade
 from headrace.console_kit.pages import SignedInView
 from headrace.founding import CURRENCIES, found
 from headrace.request_origin import address_of, request_id_of
+from headrace.tenant_console.team.joining import COOKIE
 from tenants.contracts import InvalidValue, TenantConflict
 
 DISPLAY_NAME_CHARS_MAX = 120
@@ -25,6 +27,8 @@ class HomePage(SignedInView):
     def get(self, request: HttpRequest) -> HttpResponse:
         """Redirects members; shows the form to others, and to who asks for `?new`."""
         memberships = tenants.facade.memberships_of(self.user_id)
+        if not memberships and COOKIE in request.COOKIES:
+            return self.go(reverse("console:invitation"))
         if memberships and "new" not in request.GET:
             return self.go(reverse("console:overview", args=(memberships[0].organization.slug,)))
         return self._form()

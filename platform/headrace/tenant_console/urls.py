@@ -20,10 +20,18 @@ from headrace.tenant_console.keys.listing import KeysPage
 from headrace.tenant_console.keys.making import KeyNewPage
 from headrace.tenant_console.keys.single import KeyEditPage, KeyPage, KeyRotatePage
 from headrace.tenant_console.overview.page import OverviewPage
+from headrace.tenant_console.team.inviting import InvitePage
+from headrace.tenant_console.team.joining import InvitationPage
+from headrace.tenant_console.team.member import LeavePage, MemberPage
+from headrace.tenant_console.team.members import TeamPage
 
 app_name = "console"
 ORGANIZATION_PAGES: list[URLPattern] = [
     path("", OverviewPage.as_view(), name="overview"),
+    path("team", TeamPage.as_view(), name="team"),
+    path("team/invite", InvitePage.as_view(), name="team-invite"),
+    path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
+    path("leave", LeavePage.as_view(), name="leave"),
     path("keys", KeysPage.as_view(), name="keys"),
     path("keys/new", KeyNewPage.as_view(), name="keys-new"),
     path("keys/accounts", AccountsPage.as_view(), name="keys-accounts"),
@@ -47,6 +55,7 @@ ORGANIZATION_PAGES: list[URLPattern] = [
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", HomePage.as_view(), name="home"),
+    path("invitation", InvitationPage.as_view(), name="invitation"),
     path("accent.css", accent, name="accent"),
     path("<slug:slug>/", include(ORGANIZATION_PAGES)),
 ]
