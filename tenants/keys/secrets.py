@@ -101,7 +101,11 @@ def authenticate(secret: str) -> KeyIdentity:
     only that is.
     """
     scheme = check_format(secret)
-    hashed = hash_secret(secret)
+    return identity_behind(hash_secret(secret), scheme)
+
+
+def identity_behind(hashed: bytes, scheme: str) -> KeyIdentity:
+    """The same for a stored hash; raises what `authenticate` raises."""
     with connections[APP_ALIAS].cursor() as cursor:
         cursor.execute("SELECT * FROM tenants_authenticate(%s, %s)", [hashed, scheme])
         row = cursor.fetchone()
