@@ -45,7 +45,7 @@ def preview_quota(
     time_zone: str,
 ) -> QuotaPreview:
     """What the last DAYS local days used of a limit, today among them; of one for months, the whole
-    months that they touch.
+    months that they touch. What hours keep under `(other)` is of no end user.
 
     Raises QuotaInvalid for a limit that each end user has by himself: there is no single use of it.
     """
