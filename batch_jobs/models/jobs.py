@@ -21,7 +21,8 @@ class JobKind(models.TextChoices):
 
 class JobState(models.TextChoices):
     """validating -> (ready ->) in_progress <-> paused -> finalizing -> completed or expired;
-    validating <-> paused, for its key; validating -> failed; anything unfinished -> cancelling -> finalizing -> cancelled.
+    validating <-> paused, for its key; validating -> failed; anything unfinished -> cancelling ->
+    finalizing -> cancelled.
 
     A batch is never ready (it starts by itself) or paused by its owner.
     """

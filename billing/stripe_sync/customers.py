@@ -50,7 +50,7 @@ def keep_out(organization_id: UUID, using: str = "housekeeper") -> None:
 
 
 def is_demo(organization_id: UUID, using: str = "default") -> bool:
-    """Whether it was kept out: its usage is made up or given away, and says so where it is shown."""
+    """Whether it was kept out: its usage is made up or given away, and pages say so."""
     return _account(organization_id, using).is_demo
 
 
