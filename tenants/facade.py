@@ -24,8 +24,14 @@ from tenants.keys.lifecycle import (
     rotate_key,
     update_key,
 )
-from tenants.keys.playground import playground_identity
-from tenants.keys.reading import key_made, key_names, key_rules, list_keys, read_key
+from tenants.keys.reading import (
+    identity_of_key,
+    key_made,
+    key_names,
+    key_rules,
+    list_keys,
+    read_key,
+)
 from tenants.keys.secrets import authenticate, key_refusal, revoked_among
 from tenants.organizations.accounts import (
     UNSET,
@@ -162,6 +168,7 @@ __all__ = [
     "forget_end_user_traces",
     "found_organization",
     "free_idempotency_key",
+    "identity_of_key",
     "import_key",
     "invitation_offer",
     "invite",
@@ -185,7 +192,6 @@ __all__ = [
     "operator_of",
     "organization_by_slug",
     "organization_slugs",
-    "playground_identity",
     "read_exchange",
     "read_export",
     "read_invitation",

@@ -64,8 +64,8 @@ def create_key(
     """
     with acting(actor, Permission.KEYS_WRITE, using=using) as actor:
         _require_future(settings.expires_at)
-        require_room(actor, using)
-        require_open_project(project_id, using)
+        _require_room(actor, using)
+        _require_project(project_id, using)
         if service_account_id is not None:
             _require_service_account(project_id, service_account_id, using)
         return _insert(
@@ -101,7 +101,7 @@ def create_admin_key(
         settings = inherited(KeySettings(name, cidrs=cidrs, expires_at=expires_at), maker)
         columns = columns_of(settings)
         require_within(maker, settings.expires_at, columns["cidrs"])
-        require_room(actor, using)
+        _require_room(actor, using)
         return _insert(
             actor,
             using,
@@ -329,8 +329,7 @@ def _require_future(expires_at: datetime | None) -> None:
         raise InvalidValue("expires_at", "this moment has passed")
 
 
-def require_room(actor: Actor, using: str = APP_ALIAS) -> None:
-    """Inside a scope: raises LimitReached where the organization has KEYS_MAX."""
+def _require_room(actor: Actor, using: str) -> None:
     keys = ApiKey.objects.using(using).filter(
         organization_id=actor.organization_id, revoked_at=None
     )
@@ -338,8 +337,7 @@ def require_room(actor: Actor, using: str = APP_ALIAS) -> None:
         raise LimitReached("keys", f"there are {KEYS_MAX} keys already: revoke some")
 
 
-def require_open_project(project_id: UUID, using: str = APP_ALIAS) -> None:
-    """Inside a scope: raises TenantObjectNotFound, and TenantConflict for an archived one."""
+def _require_project(project_id: UUID, using: str) -> None:
     project = Project.objects.using(using).filter(id=project_id).first()
     if project is None:
         raise TenantObjectNotFound("no such project")

@@ -10,12 +10,14 @@ from tenants.contracts import (
     ROWS_MAX,
     Actor,
     IssuedKey,
+    KeyIdentity,
     KeyInfo,
     KeyKind,
     KeyRules,
     Permission,
     TenantObjectNotFound,
 )
+from tenants.keys.secrets import identity_behind
 from tenants.keys.settings import key_info
 from tenants.models import ApiKey, Project
 from tenants.scope import tenant_scope
@@ -86,6 +88,20 @@ def key_rules(organization_id: UUID, key_id: UUID) -> KeyRules:
         return KeyRules(frozenset())
     models, cache_per_project = row
     return KeyRules(None if models is None else frozenset(models), cache_per_project)
+
+
+def identity_of_key(actor: Actor, key_id: UUID) -> KeyIdentity:
+    """Who a key of the organization speaks for, whose secret nobody has at hand.
+
+    Raises TenantObjectNotFound for no such key, and what `authenticate` raises for one that may
+    not be used now.
+    """
+    with tenant_scope(actor.organization_id):
+        row = ApiKey.objects.filter(id=key_id).values_list("secret_hash", "hash_scheme").first()
+    if row is None:
+        raise TenantObjectNotFound("no such key")
+    hashed, scheme = row
+    return identity_behind(bytes(hashed), scheme)
 
 
 def require_project_here(project_id: UUID) -> None:
