@@ -22,7 +22,7 @@ from tests.billing.cast import make_offer
 from tests.books import rows
 
 SMALL_MODEL = "small-of-the-demo"
-REQUESTS = 2_500
+REQUESTS = 1_500
 UNTIL = datetime(2026, 11, 30, 11, 30, tzinfo=UTC)
 COUNTS = """
     SELECT (SELECT count(*) FROM billing_usage_event WHERE organization_id = %(of)s),
