@@ -17,7 +17,7 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
-from headrace.standalone.embedded_servers import refuse_if_busy
+from headrace.standalone.embedded_servers import DataFolderBusyError, refuse_if_busy
 from headrace.standalone.loopback_server import free_port
 from headrace.standalone.processes import set_up_environment
 from headrace.standalone.running_house import RunningHouse
@@ -46,6 +46,9 @@ def main(arguments: list[str]) -> int:
                 old.unlink()
             faults = _photograph_all(running, wanted)
     except StopRequested:
+        return 1
+    except DataFolderBusyError:
+        print(f"error: {FOLDER} is in use: name another in HEADRACE_SCREENSHOTS", file=sys.stderr)
         return 1
     except (SetUpError, ChromiumMissing) as error:
         print(f"error: {error}", file=sys.stderr)
