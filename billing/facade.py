@@ -80,6 +80,7 @@ from billing.usage.backlogs import backlogs
 from billing.usage.buckets import bucket_end, previous_span
 from billing.usage.key_activity import key_activity
 from billing.usage.latencies import first_token_latencies
+from billing.usage.of_all import tenant_accounts, usage_of_all
 from billing.usage.overview import cache_savings, usage_overview
 from billing.usage.quota_preview import preview_quota
 from billing.usage.report import usage_page
@@ -176,12 +177,14 @@ __all__ = [
     "set_tax",
     "settle",
     "sweep",
+    "tenant_accounts",
     "tend_credit",
     "tend_credit_of",
     "top_series",
     "top_up",
     "top_ups",
     "update_alias",
+    "usage_of_all",
     "usage_overview",
     "usage_page",
     "use_payment_provider",

@@ -42,6 +42,8 @@ from billing.contracts.latencies import (
 from billing.contracts.overviews import (
     CacheSaving,
     KeyActivity,
+    TenantAccount,
+    TenantUsage,
     UsageOverview,
     UsageSeries,
     UsageSum,
@@ -203,6 +205,8 @@ __all__ = [
     "StripeMismatch",
     "StripeSignatureInvalid",
     "SweepReport",
+    "TenantAccount",
+    "TenantUsage",
     "TokenClass",
     "TopUp",
     "TopUpConflict",

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from billing.contracts.latencies import FirstTokenTimes
+from billing.contracts.prices import ServiceTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +95,35 @@ class UsageSeries:
     def total(self) -> int:
         """Over all buckets."""
         return sum(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantAccount:
+    """An account as the operator sees it among all, in pico-units."""
+
+    currency: str
+    posted_pico: int
+    held_pico: int
+    floor_pico: int
+    charged_pico: int
+    """What usage of the asked span was charged, before what the operator corrects later."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What one tenant used of one model, as the operator sees it among all."""
+
+    organization_id: UUID
+    model: str
+    tier: ServiceTier
+    currency: str
+    requests: int
+    uncached_input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    charge_pico: int
+
+    @property
+    def tokens(self) -> int:
+        """Of all classes."""
+        return self.uncached_input_tokens + self.cached_input_tokens + self.output_tokens

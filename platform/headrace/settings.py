@@ -78,6 +78,10 @@ ALLOWED_HOSTS = os.environ.get(
     f"localhost,127.0.0.1,[::1],{urlsplit(PUBLIC_URL).hostname}",
 ).split(",")
 """Names we answer to, on every route but health. A request by any other name is 400."""
+OPERATOR_HOST = os.environ.get("HEADRACE_OPERATOR_HOST", "").lower()
+"""The only Host, with its port, by which /operator/ answers; empty for any of ours."""
+if OPERATOR_HOST:
+    ALLOWED_HOSTS.append(str(urlsplit(f"//{OPERATOR_HOST}").hostname))
 
 # --- databases: three roles on one PostgreSQL ----------------------------------------------------
 DATABASE_POOL_MAX = _integer("HEADRACE_DATABASE_POOL_MAX", 16)
@@ -229,6 +233,8 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 """Lax, for links in mail and the way back from an identity provider."""
 CSRF_FAILURE_VIEW = "headrace.urls.csrf_failure"
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+if OPERATOR_HOST:
+    CSRF_TRUSTED_ORIGINS.append(f"{urlsplit(PUBLIC_URL).scheme}://{OPERATOR_HOST}")
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_SECURE else 0
 SECURE_REFERRER_POLICY = "same-origin"
 PASSWORD_HASHERS = [

@@ -46,6 +46,7 @@ from tenants.contracts.organizations import (
     ProjectInfo,
     ServiceAccount,
 )
+    TenantSummary,
 from tenants.contracts.people import (
     Invitation,
     InvitationOffer,
@@ -108,3 +109,4 @@ __all__ = [
     "TenantError",
     "TenantObjectNotFound",
 ]
+    "TenantSummary",

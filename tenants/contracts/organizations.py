@@ -71,6 +71,21 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccount:
+@dataclass(frozen=True, slots=True)
+class TenantSummary:
+    """An organization as the operator sees it among all."""
+
+    organization_id: UUID
+    slug: str
+    display_name: str
+    currency: str
+    status: OrganizationStatus
+    time_zone: str
+    created_at: datetime
+    members: int
+    limits: MinuteLimits
+
+
     """A program's account in a project; disabling it stops its keys."""
 
     service_account_id: UUID

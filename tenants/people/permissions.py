@@ -115,6 +115,11 @@ def actor_for_key(identity: KeyIdentity, ip: str = "", request_id: UUID | None =
     )
 
 
-def operator_of(organization_id: UUID) -> Actor:
-    """The operator, who may do everything in any organization."""
-    return Actor(ActorKind.OPERATOR, None, organization_id, _EVERYTHING)
+def operator_of(
+    organization_id: UUID,
+    operator_id: UUID | None = None,
+    ip: str = "",
+    request_id: UUID | None = None,
+) -> Actor:
+    """The operator, who may do everything in any organization; by the shell nobody by name."""
+    return Actor(ActorKind.OPERATOR, operator_id, organization_id, _EVERYTHING, ip, request_id)

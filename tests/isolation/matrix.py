@@ -80,6 +80,7 @@ FORBIDDEN_FIELDS = (
 UNLISTED: Mapping[str, str] = {
     "accounts/": "the sign-in library's pages, of the person whose session it is",
     "console/": "pages: test_console_matrix.py goes through them",
+    "operator/": "pages for staff only: test_operator_matrix.py goes through them",
     "static/": "files of installed packages",
     "stripe/events": "Stripe's door: what its signature does not cover is not read",
     "api/schema": "the same text for everybody",

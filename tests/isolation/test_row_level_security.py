@@ -69,6 +69,9 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "batch_jobs_hold_back",
     "batch_jobs_forfeit_items",
     "batch_jobs_preview",
+    "tenants_operator_tenants",
+    "billing_operator_accounts",
+    "billing_operator_usage",
 }
 """SECURITY DEFINER functions that the app may call; each checks its tenants by itself."""
 

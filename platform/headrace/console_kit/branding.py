@@ -10,6 +10,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from headrace.console_kit.operator_host import operator_href
+
 MAX_AGE_S = 300
 LIGHTER_PERCENT = 55
 
@@ -21,12 +23,18 @@ class Brand:
     name: str
     logo: str
     icon: str
+    operator_href: str
 
 
 def brand(request: HttpRequest) -> dict[str, Brand]:
     """For every template."""
     return {
-        "brand": Brand(settings.CONSOLE_NAME, settings.CONSOLE_LOGO, settings.CONSOLE_ICON),
+        "brand": Brand(
+            settings.CONSOLE_NAME,
+            settings.CONSOLE_LOGO,
+            settings.CONSOLE_ICON,
+            operator_href(),
+        ),
     }
 
 

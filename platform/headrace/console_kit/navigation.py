@@ -38,7 +38,10 @@ class OperatorEntry:
     icon: str
 
 
-OPERATOR: tuple[OperatorEntry, ...] = ()
+OPERATOR: tuple[OperatorEntry, ...] = (
+    OperatorEntry("fleet", "Fleet", "server"),
+    OperatorEntry("tenants", "Tenants", "building"),
+)
 
 
 def seen_by(permissions: Collection[Permission]) -> tuple[Entry, ...]:

@@ -100,27 +100,63 @@ class SignedInView(View):
         return HttpResponseRedirect(href, status=SEE_OTHER)
 
 
-class PageView(SignedInView):
-    """A page under `/console/<slug>/`: an organization that is not the viewer's is 404.
+class RailView(SignedInView):
+    """A page of a rail, of either console; its forms name what they do.
 
-    `needs` is asked of everybody, `writes` of who sends a form; a page with `is_sensitive` forms
-    asks for a recent sign-in before it does what they say.
+    A page with `is_sensitive` forms asks for a recent sign-in before it does what they say.
     """
 
     page: ClassVar[str]
     """The route's name, marked in the rail."""
     title: ClassVar[str]
-    needs: ClassVar[Permission]
-    writes: ClassVar[Permission | None] = None
     is_sensitive: ClassVar[bool] = False
     template: ClassVar[str]
-    actor: Actor
-    membership: MemberOf
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """One moment for all that a page says of time."""
         self.now = datetime.now(UTC)
         return super().dispatch(request, *args, **kwargs)
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """`do=<verb>` of the form names the method `do_<verb>` that answers it."""
+        verb = request.POST.get("do", "")
+        handler: Callable[..., HttpResponseBase] | None = getattr(self, f"do_{verb}", None)
+        if not verb.isidentifier() or handler is None:
+            raise errors.invalid("There is no such action here.", "do")
+        if self.is_sensitive and not self.signed_in_lately():
+            return self.prove_again()
+        return handler(*args, **kwargs)
+
+    def asked_id(self, name: str) -> UUID | None:
+        """An id of the query string; raises ApiError 400 for what is none."""
+        text = self.request.GET.get(name)
+        return _parsed_id(text, name) if text else None
+
+    def posted_id(self, name: str) -> UUID:
+        """An id that a form sent; raises ApiError 400 for what is none."""
+        return _parsed_id(self.request.POST.get(name, ""), name)
+
+    def said(self, text: str, href: str = "") -> HttpResponse:
+        """After an action: a toast, and the page again (or another)."""
+        messages.success(self.request, text)
+        return self.go(href or self.request.get_full_path())
+
+    def refused(self, text: str, href: str = "") -> HttpResponse:
+        """An action that could not be done: why, and the page again."""
+        messages.error(self.request, text)
+        return self.go(href or self.request.get_full_path())
+
+
+class PageView(RailView):
+    """A page under `/console/<slug>/`: an organization that is not the viewer's is 404.
+
+    `needs` is asked of everybody, `writes` of who sends a form.
+    """
+
+    needs: ClassVar[Permission]
+    writes: ClassVar[Permission | None] = None
+    actor: Actor
+    membership: MemberOf
 
     def prepare(self) -> None:
         """Finds the actor; raises OrganizationNotFound, PermissionDenied, SecondFactorMissing."""
@@ -143,16 +179,6 @@ class PageView(SignedInView):
                 raise PermissionDenied(self.needs)
             self.actor.require(self.writes)
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """`do=<verb>` of the form names the method `do_<verb>` that answers it."""
-        verb = request.POST.get("do", "")
-        handler: Callable[..., HttpResponseBase] | None = getattr(self, f"do_{verb}", None)
-        if not verb.isidentifier() or handler is None:
-            raise errors.invalid("There is no such action here.", "do")
-        if self.is_sensitive and not self.signed_in_lately():
-            return self.prove_again()
-        return handler(*args, **kwargs)
-
     def may(self, permission: Permission) -> bool:
         """Whether the viewer may do this here."""
         return permission in self.actor.permissions
@@ -163,15 +189,6 @@ class PageView(SignedInView):
         asked = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
 
-    def asked_id(self, name: str) -> UUID | None:
-        """An id of the query string; raises ApiError 400 for what is none."""
-        text = self.request.GET.get(name)
-        return _parsed_id(text, name) if text else None
-
-    def posted_id(self, name: str) -> UUID:
-        """An id that a form sent; raises ApiError 400 for what is none."""
-        return _parsed_id(self.request.POST.get(name, ""), name)
-
     def link(self, route: str) -> str:
         """A page of the rail for who may open it; '' for others."""
         seen = {entry.route for entry in seen_by(self.actor.permissions)}
@@ -181,16 +198,6 @@ class PageView(SignedInView):
     def live_path(self) -> str:
         """Where the socket of this organization's live pages is."""
         return f"{self.url('overview')}live"
-
-    def said(self, text: str, href: str = "") -> HttpResponse:
-        """After an action: a toast, and the page again (or another)."""
-        messages.success(self.request, text)
-        return self.go(href or self.request.get_full_path())
-
-    def refused(self, text: str, href: str = "") -> HttpResponse:
-        """An action that could not be done: why, and the page again."""
-        messages.error(self.request, text)
-        return self.go(href or self.request.get_full_path())
 
     @property
     def organization_id(self) -> UUID:

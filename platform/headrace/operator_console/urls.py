@@ -1,6 +1,14 @@
-"""The pages of the operator console, under `/operator/`. Mounted by `headrace.urls`."""
+"""The pages of the operator console, under `/operator/`, for staff. Mounted by `headrace.urls`."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
+
+from headrace.operator_console.fleet import FleetPage
+from headrace.operator_console.tenancy.listing import TenantsPage
+from headrace.operator_console.tenancy.single import TenantPage
 
 app_name = "operator"
-urlpatterns: list[URLPattern] = []
+urlpatterns: list[URLPattern] = [
+    path("", FleetPage.as_view(), name="fleet"),
+    path("tenants", TenantsPage.as_view(), name="tenants"),
+    path("tenants/<uuid:organization_id>", TenantPage.as_view(), name="tenant"),
+]

@@ -95,6 +95,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
         slug = self.scope["url_route"]["kwargs"].get("slug")
         try:
             check_origin(header(self.scope, b"origin"), header(self.scope, b"host"))
+            self._check_host(slug)
             query = parse_qs(self.scope["query_string"].decode("latin-1"))
             asked = self.live.asked(query.get("topics", [""])[-1])
             needs = frozenset() if slug is None else self.live.needs(asked)

@@ -1,0 +1,105 @@
+"""The operator's pages of tenants show what the tenant's own books say, to the last unit."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from django.db import ProgrammingError
+
+from billing.contracts import PICO, UsageCounts
+from billing.facade import (
+    balance,
+    hold,
+    roll_up,
+    set_credit_limit,
+    settle,
+    tenant_accounts,
+    usage_of_all,
+    usage_overview,
+)
+from headrace.console_kit import formats
+from tenants.facade import all_tenants, operator_of, read_organization
+from tests.billing.cast import Tenant, make_tenant, used
+from tests.console.operators import new_staff, operator
+from tests.headrace.door import new_user
+
+pytestmark = pytest.mark.usefixtures("django_database")
+
+
+def spend(tenant: Tenant) -> None:
+    """Two requests settled: one counted in the rollup, one not yet."""
+    for is_counted in (True, False):
+        request = replace(tenant.request(), end_user="ann")
+        hold([request])
+        settle([used(request, UsageCounts(60, 10, 40))])
+        if is_counted:
+            roll_up()
+
+
+def test_the_list_says_what_each_tenants_own_overview_says() -> None:
+    tenant = make_tenant("acme", credit_pico=50 * PICO)
+    spend(tenant)
+    now = datetime.now(UTC)
+    overview = usage_overview(tenant.organization_id, now, "UTC")
+
+    [account] = tenant_accounts(new_staff(), {tenant.organization_id: "UTC"}, now).values()
+
+    assert overview.month.requests == 2
+    assert overview.month.charge_pico > 0
+    assert account.charged_pico == overview.month.charge_pico
+    own = balance(tenant.organization_id)
+    assert (account.posted_pico, account.held_pico) == (own.posted_pico, own.held_pico)
+
+
+def test_usage_of_all_is_the_sum_of_the_tenants_own() -> None:
+    tenant = make_tenant("acme", credit_pico=50 * PICO)
+    spend(tenant)
+    now = datetime.now(UTC)
+    month = usage_overview(tenant.organization_id, now, "UTC").month
+
+    rows = usage_of_all(new_staff(), month.start_at, month.end_at)
+
+    ours = [row for row in rows if row.organization_id == tenant.organization_id]
+    assert sum(row.requests for row in ours) == month.requests
+    assert sum(row.tokens for row in ours) == month.tokens
+    assert sum(row.charge_pico for row in ours) == month.charge_pico
+
+
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_the_database_itself_refuses_whoever_is_no_operator(is_staff: bool) -> None:
+    person = new_staff(has_factor=False) if is_staff else new_user()
+    now = datetime.now(UTC)
+    for ask in (
+        lambda: all_tenants(person),
+        lambda: tenant_accounts(person, {uuid4(): "UTC"}, now),
+        lambda: usage_of_all(person, now, now),
+    ):
+        with pytest.raises(ProgrammingError, match="for operators"):
+            ask()
+
+
+def test_the_page_finds_a_tenant_and_leads_to_it() -> None:
+    tenant = make_tenant("findme", credit_pico=50 * PICO)
+    set_credit_limit(tenant.organization_id, 7 * PICO)
+    spend(tenant)
+    door = operator()
+    slug = read_organization(operator_of(tenant.organization_id)).slug
+
+    listed = door.get("/operator/tenants", params={"q": slug})
+    one = door.get(f"/operator/tenants/{tenant.organization_id}")
+
+    assert f'href="/operator/tenants/{tenant.organization_id}"' in listed.text
+    own = balance(tenant.organization_id)
+    month = usage_overview(tenant.organization_id, datetime.now(UTC), "UTC").month
+    for amount_pico in (own.posted_pico, 7 * PICO, month.charge_pico):
+        shown = formats.money(amount_pico, own.currency)
+        assert shown in listed.text
+        assert shown in one.text
+
+
+def test_a_search_for_nobody_says_so() -> None:
+    answer = operator().get("/operator/tenants", params={"q": uuid4().hex})
+
+    assert answer.status_code == 200
+    assert "No tenant has this" in answer.text
