@@ -9,8 +9,12 @@ fields that do it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
+import batch_jobs.facade
+from batch_jobs.models import BulkJob
 from tests.isolation.matrix import Arguments, Make, nothing
+from tests.isolation.rows_bulk import batch, made_summary, owner_of
 from tests.isolation.rows_money import document
 from tests.isolation.rows_people import (
     former_member,
@@ -70,6 +74,40 @@ def an_address(_side: Side, _arguments: Arguments) -> Fields:
     return {"email": new_address(), "role": "viewer", "expires_after_days": "7"}
 
 
+def job(side: Side) -> Arguments:
+    """A summarisation job of the first project's."""
+    made = made_summary(owner_of(side), state="in_progress")
+    return {"job_id": UUID(made["summary_id"][-32:])}
+
+
+def deleted_results(side: Side) -> Arguments:
+    """A job whose results are gone."""
+    made = job(side)
+    in_state("cancelled", made)
+    batch_jobs.facade.delete_results(owner_of(side), made["job_id"])
+    return made
+
+
+def batch_input(side: Side) -> Arguments:
+    """The file that a batch reads."""
+    return {"job_id": UUID(batch(side)["batch_id"][-32:]), "which": "input"}
+
+
+def in_state(state: str, arguments: Arguments) -> None:
+    """Brings a job to where a form may be sent."""
+    BulkJob.objects.using("housekeeper").filter(id=arguments["job_id"]).update(state=state)
+
+
+def steered(state: str, **fields: str) -> Form:
+    """A form of a job that is in this state."""
+
+    def of_job(_side: Side, arguments: Arguments) -> Fields:
+        in_state(state, arguments)
+        return fields
+
+    return Form(of_job)
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
     "<slug:slug>/team": Page(forms={"remove": Form(a_member), "withdraw": Form(an_invitation)}),
@@ -77,6 +115,30 @@ PAGES: dict[str, Page] = {
     "<slug:slug>/team/<uuid:user_id>": Page(
         member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
     ),
+    "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
+    "<slug:slug>/jobs": Page(),
+    "<slug:slug>/jobs/<uuid:job_id>": Page(
+        job,
+        forms={
+            "start": steered("ready"),
+            "preview": steered("ready"),
+            "pause": steered("in_progress"),
+            "resume": steered("paused"),
+            "cancel": steered("in_progress"),
+            "retry": steered("cancelled"),
+            "change": steered("in_progress", budget="5"),
+            "delete": steered("cancelled"),
+        },
+    ),
+    "<slug:slug>/jobs/<uuid:job_id>/results": Page(job, deleted_results),
+    "<slug:slug>/jobs/<uuid:job_id>/failures": Page(job, deleted_results),
+    "<slug:slug>/jobs/<uuid:job_id>/files/<str:which>": Page(batch_input),
+    "<slug:slug>/team": Page(forms={"remove": Form(a_member), "withdraw": Form(an_invitation)}),
+    "<slug:slug>/team/invite": Page(forms={"invite": Form(an_address)}),
+    "<slug:slug>/team/<uuid:user_id>": Page(
+        member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
+    ),
+    "<slug:slug>/audit": Page(query="verdict=1"),
     "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
     "<slug:slug>/keys": Page(),
     "<slug:slug>/keys/new": Page(forms={"create": Form(of_project, status=200)}),

@@ -23,6 +23,7 @@ class Entry:
 
 TENANT: tuple[Entry, ...] = (
     Entry("overview", "Overview", "home", Permission.USAGE_READ),
+    Entry("jobs", "Jobs", "stack-2", Permission.JOBS_READ),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
     Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),

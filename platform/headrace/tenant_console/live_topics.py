@@ -9,9 +9,11 @@ from uuid import UUID
 
 import batch_jobs.facade
 import billing.facade
-from batch_jobs.contracts import JobNotFound
+from batch_jobs.contracts import JobNotFound, JobView
 from headrace.console_kit.live.topics import Asked, Context, Topic
 from headrace.management_api.bulk.progress_feed import ENDED
+from headrace.tenant_console.jobs.live import live_context
+from headrace.tenant_console.jobs.showing import cells
 from tenants.contracts import Permission
 
 
@@ -35,17 +37,28 @@ def limits(asked: Asked) -> Context:
 
 def job(asked: Asked) -> Context | None:
     """How a job goes, which its plain UUID names."""
-    try:
-        job_id = UUID(asked.subject)
-        view = batch_jobs.facade.find_job(asked.place.organization_id, job_id)
-    except (ValueError, JobNotFound):
+    view = _job_view(asked)
+    if view is None:
         return None
-    return {"job_view": view}
+    return live_context(view, asked.place.organization_id, asked.place.currency)
+
+
+def job_row(asked: Asked) -> Context | None:
+    """What a list shows of a job."""
+    view = _job_view(asked)
+    return None if view is None else {"job": view.job, "cells": cells(view, asked.place.currency)}
 
 
 def job_has_ended(context: Context) -> bool:
     """Nothing happens to it any more."""
-    return context["job_view"].job.state in ENDED
+    return context["job"].state in ENDED
+
+
+def _job_view(asked: Asked) -> JobView | None:
+    try:
+        return batch_jobs.facade.find_job(asked.place.organization_id, UUID(asked.subject))
+    except (ValueError, JobNotFound):
+        return None
 
 
 TOPICS: Mapping[str, Topic] = {
@@ -56,8 +69,17 @@ TOPICS: Mapping[str, Topic] = {
         Topic(
             "job",
             Permission.JOBS_READ,
-            "tenant_console/live/job.html",
+            "tenant_console/jobs/live.html",
             job,
+            takes_subject=True,
+            paced=True,
+            is_last=job_has_ended,
+        ),
+        Topic(
+            "job_row",
+            Permission.JOBS_READ,
+            "tenant_console/jobs/row_live.html",
+            job_row,
             takes_subject=True,
             paced=True,
             is_last=job_has_ended,

@@ -15,6 +15,13 @@ from headrace.tenant_console.billing.paying import TopUpPage
 from headrace.tenant_console.billing.prices import PricesPage
 from headrace.tenant_console.billing.settings import SettingsPage
 from headrace.tenant_console.home import HomePage
+from headrace.tenant_console.jobs.downloads import (
+    BatchFileDownload,
+    FailuresDownload,
+    ResultsDownload,
+)
+from headrace.tenant_console.jobs.listing import JobsPage
+from headrace.tenant_console.jobs.single import JobPage
 from headrace.tenant_console.keys.accounts import AccountsPage
 from headrace.tenant_console.keys.listing import KeysPage
 from headrace.tenant_console.keys.making import KeyNewPage
@@ -31,6 +38,16 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("team", TeamPage.as_view(), name="team"),
     path("team/invite", InvitePage.as_view(), name="team-invite"),
     path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
+    path("leave", LeavePage.as_view(), name="leave"),
+    path("jobs", JobsPage.as_view(), name="jobs"),
+    path("jobs/<uuid:job_id>", JobPage.as_view(), name="job"),
+    path("jobs/<uuid:job_id>/results", ResultsDownload.as_view(), name="job-results"),
+    path("jobs/<uuid:job_id>/failures", FailuresDownload.as_view(), name="job-failures"),
+    path("jobs/<uuid:job_id>/files/<str:which>", BatchFileDownload.as_view(), name="job-file"),
+    path("team", TeamPage.as_view(), name="team"),
+    path("team/invite", InvitePage.as_view(), name="team-invite"),
+    path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
+    path("audit", AuditPage.as_view(), name="audit"),
     path("leave", LeavePage.as_view(), name="leave"),
     path("keys", KeysPage.as_view(), name="keys"),
     path("keys/new", KeyNewPage.as_view(), name="keys-new"),

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
@@ -29,7 +29,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import batch_jobs.facade
-from batch_jobs.contracts import FileContent, FileInfo
+from batch_jobs.contracts import FileContent, FileInfo, Owner
 from headrace import errors
 from headrace.arriving import arriving_body
 from headrace.management_api.base import ProjectKeyView
@@ -132,37 +132,8 @@ class FilesView(ProjectKeyView):
     @extend_schema(request=UPLOAD_SHOWN, responses=FileShown)
     def post(self, request: Request) -> Response:
         """Upload a file. What is for a batch is kept for 30 days, unless told otherwise."""
-        body = arriving_body(request._request.scope)  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
-        form_bytes_max = settings.UPLOAD_FORM_BYTES_MAX
-        with body.admitted(self.owner.organization_id, settings.FILE_BYTES_MAX + form_bytes_max):
-            least_bytes = max(0, (body.length or 0) - form_bytes_max)
-            batch_jobs.facade.check_room(self.owner.organization_id, least_bytes)
-            # An upload takes minutes, and the pool has few connections.
-            connection.close()
-            with read_form(request.META, body) as form:
-                info = self._store(form)
+        info = take_upload(self.owner, request._request)  # noqa: SLF001 - no other way
         return Response(render_file(info))
-
-    def _store(self, form: UploadForm) -> FileInfo:
-        for name in form.fields:
-            if name not in FIELDS:
-                raise errors.invalid(f"Unknown parameter: '{name[:100]}'.", name[:100])
-        purpose = form.fields.get("purpose")
-        if purpose not in UPLOAD_PURPOSES:
-            known = ", ".join(f"'{one}'" for one in UPLOAD_PURPOSES)
-            raise errors.invalid(f"'purpose' must be one of {known}.", "purpose")
-        size_bytes = form.content.seek(0, 2)
-        if size_bytes == 0:
-            raise errors.invalid("The file is empty.", "file", "empty_file")
-        if purpose == "batch" and size_bytes > settings.BATCH_FILE_BYTES_MAX:
-            raise errors.body_too_large(settings.BATCH_FILE_BYTES_MAX)
-        life_s = _asked_life_s(form)
-        if life_s is None and purpose == "batch":
-            life_s = settings.FILE_LIFE_S
-        expires_at = None if life_s is None else datetime.now(UTC) + timedelta(seconds=life_s)
-        return batch_jobs.facade.store_upload(
-            self.owner, purpose, form.filename, form.content, expires_at
-        )
 
 
 class FileView(ProjectKeyView):
@@ -197,38 +168,74 @@ class FileContentView(ProjectKeyView):
     )
     def get(self, request: Request, file_id: str) -> HttpResponseBase:
         """Its bytes, or the range of them that is asked for."""
-        return self._answer(request, file_id)
+        return content_answer(self.owner, file_id_of(file_id), request._request)  # noqa: SLF001
 
     @extend_schema(exclude=True)
     def head(self, request: Request, file_id: str) -> HttpResponseBase:
         """How many."""
-        return self._answer(request, file_id)
+        return content_answer(self.owner, file_id_of(file_id), request._request)  # noqa: SLF001
 
-    def _answer(self, request: Request, file_id: str) -> HttpResponseBase:
-        content = batch_jobs.facade.open_content(self.owner, file_id_of(file_id))
-        size_bytes = content.info.size_bytes
-        try:
-            asked = asked_range(request.headers.get("range"), size_bytes)
-        except RangeNotSatisfiable:
-            return HttpResponse(status=416, headers={"content-range": f"bytes */{size_bytes}"})
-        span = asked or ByteRange(0, size_bytes)
-        headers = {
-            "content-length": str(span.end - span.start),
-            "content-disposition": content_disposition_header(True, content.info.filename) or "",
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-            "accept-ranges": "bytes",
-        }
-        if asked:
-            headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{size_bytes}"
-        parts = () if request.method == "HEAD" else _parts(content, span)
-        kind = HttpResponse if request.method == "HEAD" else StreamingHttpResponse
-        return kind(
-            parts,
-            status=206 if asked else 200,
-            content_type="application/octet-stream",
-            headers=headers,
-        )
+
+def content_answer(owner: Owner, file_id: UUID, request: HttpRequest) -> HttpResponseBase:
+    """A file's bytes, or the range of them that the request asks for; raises FileMissing."""
+    content = batch_jobs.facade.open_content(owner, file_id)
+    size_bytes = content.info.size_bytes
+    try:
+        asked = asked_range(request.headers.get("range"), size_bytes)
+    except RangeNotSatisfiable:
+        return HttpResponse(status=416, headers={"content-range": f"bytes */{size_bytes}"})
+    span = asked or ByteRange(0, size_bytes)
+    headers = {
+        "content-length": str(span.end - span.start),
+        "content-disposition": content_disposition_header(True, content.info.filename) or "",
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        "accept-ranges": "bytes",
+    }
+    if asked:
+        headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{size_bytes}"
+    parts = () if request.method == "HEAD" else _parts(content, span)
+    kind = HttpResponse if request.method == "HEAD" else StreamingHttpResponse
+    return kind(
+        parts,
+        status=206 if asked else 200,
+        content_type="application/octet-stream",
+        headers=headers,
+    )
+
+
+def take_upload(owner: Owner, request: HttpRequest) -> FileInfo:
+    """Keeps the file of a form that is still arriving; whose it is was decided before a byte of it
+    was asked for. Raises ApiError 400, 408, 413 and 503, StorageFull, StorageAway."""
+    body = arriving_body(request.scope)  # type: ignore[attr-defined]  # an ASGI request's
+    form_bytes_max = settings.UPLOAD_FORM_BYTES_MAX
+    with body.admitted(owner.organization_id, settings.FILE_BYTES_MAX + form_bytes_max):
+        least_bytes = max(0, (body.length or 0) - form_bytes_max)
+        batch_jobs.facade.check_room(owner.organization_id, least_bytes)
+        # An upload takes minutes, and the pool has few connections.
+        connection.close()
+        with read_form(request.META, body) as form:
+            return _stored(owner, form)
+
+
+def _stored(owner: Owner, form: UploadForm) -> FileInfo:
+    for name in form.fields:
+        if name not in FIELDS:
+            raise errors.invalid(f"Unknown parameter: '{name[:100]}'.", name[:100])
+    purpose = form.fields.get("purpose")
+    if purpose not in UPLOAD_PURPOSES:
+        known = ", ".join(f"'{one}'" for one in UPLOAD_PURPOSES)
+        raise errors.invalid(f"'purpose' must be one of {known}.", "purpose")
+    size_bytes = form.content.seek(0, 2)
+    if size_bytes == 0:
+        raise errors.invalid("The file is empty.", "file", "empty_file")
+    if purpose == "batch" and size_bytes > settings.BATCH_FILE_BYTES_MAX:
+        raise errors.body_too_large(settings.BATCH_FILE_BYTES_MAX)
+    life_s = _asked_life_s(form)
+    if life_s is None and purpose == "batch":
+        life_s = settings.FILE_LIFE_S
+    expires_at = None if life_s is None else datetime.now(UTC) + timedelta(seconds=life_s)
+    return batch_jobs.facade.store_upload(owner, purpose, form.filename, form.content, expires_at)
 
 
 def render_file(info: FileInfo) -> dict[str, Any]:

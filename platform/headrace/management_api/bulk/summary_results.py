@@ -1,10 +1,11 @@
 """`/api/v1/summaries/{id}/results` and `/failures`: files of rows, however many there are.
 
 A client reads a file as it is written, a page of rows at a time; no transaction is open meanwhile,
-and no more than a page is in memory. Works while the job runs: what is done so far.
+and no more than a page is in memory. Works while the job runs: what is done so far. The console
+answers with the same files.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from headrace.management_api.bulk.summary_formats import (
     ParquetFile,
     RowFile,
 )
+from headrace.management_api.bulk.summary_shapes import PREFIX
 from headrace.management_api.paging import check_query
 
 AFTER = OpenApiParameter(
@@ -69,26 +71,7 @@ class SummaryResultsView(SummaryJobView):
     def get(self, request: Request, summary_id: str) -> StreamingHttpResponse:
         """A row for each document that has ended, in their order."""
         check_query(request, "format", "shard", "after")
-        job_id, asked = self.job_id(summary_id), request.query_params
-        info = batch_jobs.facade.read_summary(self.owner, job_id)
-        as_json = "schema" in info.job.options
-        kind = asked.get("format", "jsonl")
-        if kind == "parquet":
-            if "after" in asked:
-                raise errors.invalid("'after' is for rows; Parquet has shards.", "after")
-            shard = _asked_shard(request)
-            first, last = batch_jobs.facade.shard_rows(self.owner, job_id, shard)
-            name = f"{summary_id}-{shard:05d}.parquet"
-            return _answer(_Asked(self.owner, job_id, first, last, False), ParquetFile(), name)
-        if "shard" in asked:
-            raise errors.invalid("'shard' is for Parquet.", "shard")
-        after_row = _asked_row(self.owner, job_id, request)
-        rows = _Asked(self.owner, job_id, after_row, None, False)
-        if kind == "csv":
-            return _answer(rows, CsvFile(headed=after_row == 0), f"{summary_id}.csv")
-        if kind == "jsonl":
-            return _answer(rows, JsonLinesFile(as_json=as_json), f"{summary_id}.jsonl")
-        raise errors.invalid("'format' must be 'jsonl', 'csv' or 'parquet'.", "format")
+        return results_answer(self.owner, self.job_id(summary_id), request.query_params)
 
 
 class SummaryFailuresView(SummaryJobView):
@@ -104,15 +87,42 @@ class SummaryFailuresView(SummaryJobView):
     def get(self, request: Request, summary_id: str) -> StreamingHttpResponse:
         """A row for each, with its reason."""
         check_query(request, "format", "after")
-        job_id = self.job_id(summary_id)
-        after_row = _asked_row(self.owner, job_id, request)
-        rows = _Asked(self.owner, job_id, after_row, None, True)
-        kind, name = request.query_params.get("format", "jsonl"), f"{summary_id}-failures"
-        if kind == "csv":
-            return _answer(rows, FailuresCsvFile(headed=after_row == 0), f"{name}.csv")
-        if kind == "jsonl":
-            return _answer(rows, FailuresJsonLinesFile(), f"{name}.jsonl")
-        raise errors.invalid("'format' must be 'jsonl' or 'csv'.", "format")
+        return failures_answer(self.owner, self.job_id(summary_id), request.query_params)
+
+
+def results_answer(owner: Owner, job_id: UUID, asked: Mapping[str, str]) -> StreamingHttpResponse:
+    """The file that `format`, `shard` and `after` ask for; raises ApiError 400, JobNotFound."""
+    info = batch_jobs.facade.read_summary(owner, job_id)
+    as_json = "schema" in info.job.options
+    kind, stem = asked.get("format", "jsonl"), f"{PREFIX}{job_id.hex}"
+    if kind == "parquet":
+        if "after" in asked:
+            raise errors.invalid("'after' is for rows; Parquet has shards.", "after")
+        shard = _asked_shard(asked)
+        first, last = batch_jobs.facade.shard_rows(owner, job_id, shard)
+        name = f"{stem}-{shard:05d}.parquet"
+        return _answer(_Asked(owner, job_id, first, last, False), ParquetFile(), name)
+    if "shard" in asked:
+        raise errors.invalid("'shard' is for Parquet.", "shard")
+    after_row = _asked_row(owner, job_id, asked)
+    rows = _Asked(owner, job_id, after_row, None, False)
+    if kind == "csv":
+        return _answer(rows, CsvFile(headed=after_row == 0), f"{stem}.csv")
+    if kind == "jsonl":
+        return _answer(rows, JsonLinesFile(as_json=as_json), f"{stem}.jsonl")
+    raise errors.invalid("'format' must be 'jsonl', 'csv' or 'parquet'.", "format")
+
+
+def failures_answer(owner: Owner, job_id: UUID, asked: Mapping[str, str]) -> StreamingHttpResponse:
+    """The file that `format` and `after` ask for; raises ApiError 400, JobNotFound."""
+    after_row = _asked_row(owner, job_id, asked)
+    rows = _Asked(owner, job_id, after_row, None, True)
+    kind, name = asked.get("format", "jsonl"), f"{PREFIX}{job_id.hex}-failures"
+    if kind == "csv":
+        return _answer(rows, FailuresCsvFile(headed=after_row == 0), f"{name}.csv")
+    if kind == "jsonl":
+        return _answer(rows, FailuresJsonLinesFile(), f"{name}.jsonl")
+    raise errors.invalid("'format' must be 'jsonl' or 'csv'.", "format")
 
 
 def _answer(asked: _Asked, file: RowFile, name: str) -> StreamingHttpResponse:
@@ -148,13 +158,13 @@ def _next_page(
     return page, file.rows(page)
 
 
-def _asked_row(owner: Owner, job_id: UUID, request: Request) -> int:
-    after = request.query_params.get("after")
+def _asked_row(owner: Owner, job_id: UUID, asked: Mapping[str, str]) -> int:
+    after = asked.get("after")
     return batch_jobs.facade.row_of(owner, job_id, after) if after else 0
 
 
-def _asked_shard(request: Request) -> int:
-    text = request.query_params.get("shard", "0")
+def _asked_shard(asked: Mapping[str, str]) -> int:
+    text = asked.get("shard", "0")
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise errors.invalid("'shard' must be a number from 0.", "shard")
     return int(text)

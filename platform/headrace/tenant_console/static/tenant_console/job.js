@@ -1,0 +1,11 @@
+/* The page of a job: what can be done with it changes with its state, so the page is asked for anew
+   when its live part tells another one. */
+"use strict";
+
+document.addEventListener("htmx:wsAfterMessage", () => {
+  const told = document.querySelector("[data-job-state]");
+  const shown = document.querySelector("[data-shown-state]");
+  if (!told || !shown || told.dataset.jobState === shown.dataset.shownState) return;
+  if (document.querySelector("dialog[open], #content.htmx-request")) return;
+  htmx.ajax("GET", location.href, { target: "#content", select: "#content", swap: "outerHTML" });
+});
