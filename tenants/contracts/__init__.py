@@ -45,8 +45,8 @@ from tenants.contracts.organizations import (
     OrganizationStatus,
     ProjectInfo,
     ServiceAccount,
-)
     TenantSummary,
+)
 from tenants.contracts.people import (
     Invitation,
     InvitationOffer,
@@ -108,5 +108,5 @@ __all__ = [
     "TenantConflict",
     "TenantError",
     "TenantObjectNotFound",
-]
     "TenantSummary",
+]

@@ -59,19 +59,6 @@ class OrganizationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectInfo:
-    """A project; an archived one admits no request."""
-
-    project_id: UUID
-    name: str
-    limits: MinuteLimits
-    created_at: datetime
-    archived_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
-@dataclass(frozen=True, slots=True)
 class TenantSummary:
     """An organization as the operator sees it among all."""
 
@@ -86,6 +73,19 @@ class TenantSummary:
     limits: MinuteLimits
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectInfo:
+    """A project; an archived one admits no request."""
+
+    project_id: UUID
+    name: str
+    limits: MinuteLimits
+    created_at: datetime
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
     """A program's account in a project; disabling it stops its keys."""
 
     service_account_id: UUID
