@@ -115,6 +115,7 @@ PAGES: dict[str, Page] = {
     "<slug:slug>/team/<uuid:user_id>": Page(
         member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
     ),
+    "<slug:slug>/audit": Page(query="verdict=1"),
     "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
     "<slug:slug>/jobs": Page(),
     "<slug:slug>/jobs/<uuid:job_id>": Page(

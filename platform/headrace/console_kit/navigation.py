@@ -27,6 +27,7 @@ TENANT: tuple[Entry, ...] = (
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
     Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),
+    Entry("audit", "Audit log", "history", Permission.AUDIT_READ, "Manage"),
 )
 
 

@@ -8,6 +8,7 @@ from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
 from headrace.console_kit.branding import accent
+from headrace.tenant_console.audit.log import AuditPage
 from headrace.tenant_console.billing.balance import BalancePage
 from headrace.tenant_console.billing.credits import CreditsPage
 from headrace.tenant_console.billing.papers import InvoicePage, InvoicePdfPage, InvoicesPage
@@ -38,6 +39,7 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("team", TeamPage.as_view(), name="team"),
     path("team/invite", InvitePage.as_view(), name="team-invite"),
     path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
+    path("audit", AuditPage.as_view(), name="audit"),
     path("leave", LeavePage.as_view(), name="leave"),
     path("jobs", JobsPage.as_view(), name="jobs"),
     path("jobs/<uuid:job_id>", JobPage.as_view(), name="job"),
