@@ -21,7 +21,7 @@ from django.utils.html import format_html
 from headrace import errors
 from headrace.console_kit.live.pages import LivePages, Seat, TooManyViewers, TopicUnknown
 from headrace.console_kit.live.topics import Part
-from headrace.console_kit.live.viewing import viewer_of
+from headrace.console_kit.live.viewing import NotSignedIn, NotStaff, viewer_of
 from headrace.console_kit.operator_host import is_operators
 from headrace.feeds import Follower, Gone, Source
 from headrace.gateway.database import in_database
@@ -125,13 +125,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             raise _Refused(CLOSE_BUSY if error.status == 429 else CLOSE_FORBIDDEN) from None
         return sources
 
-    def _leave(self) -> None:
-        self.live.leave(self)
-        self.runtime.sittings.leave(self)
-
     def _check_host(self, slug: str | None) -> None:
         if slug is None and not is_operators(header(self.scope, b"host") or ""):
             raise NotStaff
+
+    def _session_key(self) -> str:
+        cookies = parse_cookie(header(self.scope, b"cookie") or "")
+        session_key: str = cookies.get(settings.SESSION_COOKIE_NAME, "")
+        return session_key
 
     async def _show(self, sources: list[Source[Part]]) -> None:
         with self.live.feeds.following(*sources) as follower:
