@@ -95,7 +95,7 @@ def _links(page: Page) -> Iterator[tuple[str, str]]:
             continue
         # Home leads to the first organization's overview.
         if match.namespace in (TENANT_SPACE, OPERATOR_SPACE) and match.url_name != "home":
-            yield match.url_name or "", href
+            yield match.url_name or "", href.partition("#")[0]
 
 
 def _is_built(entry: navigation.Entry) -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from playwright.sync_api import Error as BrowserError
 from playwright.sync_api import Page
 
 from headrace.standalone.data_folder import REPOSITORY, DataFolder, SetUpError
@@ -103,11 +104,14 @@ def _photograph_all(running: RunningHouse, wanted: str) -> list[str]:
     with chromium() as browser:
         browsing = Browsing(browser, _root_url(running))
         visits = list(_visits(browsing))
-        for visit in visits:
-            for name, path in visit.paths.items():
-                if wanted in name:
-                    _photograph(visit, name, path)
-        faults = browsing.faults()
+        stuck = [
+            f"{name}: {error}"
+            for visit in visits
+            for name, path in visit.paths.items()
+            if wanted in name
+            for error in _photograph(visit, name, path)
+        ]
+        faults = [*browsing.faults(), *stuck]
         try:
             weight = assert_light(visits[1].page, f"/console/{SHOWN}/")
             print(f"first page: {weight:,} bytes")
@@ -157,12 +161,17 @@ def _pictures(wanted: str) -> list[Path]:
     return [file for file in FOLDER.glob("*.png") if wanted in file.name]
 
 
-def _photograph(visit: Visit, name: str, path: str) -> None:
-    for width in (WIDE, NARROW):
-        visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-        go(visit.page, path)
-        file = FOLDER / f"{name}-{visit.theme}-{width}.png"
-        visit.page.screenshot(path=file, full_page=True)
+def _photograph(visit: Visit, name: str, path: str) -> list[str]:
+    """Both widths of a page; what kept the browser from one is returned, for the rest to go on."""
+    try:
+        for width in (WIDE, NARROW):
+            visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+            go(visit.page, path)
+            file = FOLDER / f"{name}-{visit.theme}-{width}.png"
+            visit.page.screenshot(path=file, full_page=True)
+    except BrowserError as error:
+        return [error.message]
+    return []
 
 
 if __name__ == "__main__":
