@@ -185,7 +185,7 @@ def test_a_job_is_shown_to_its_end(acme: SummaryTenant) -> None:
 
     first, second = run(story)
 
-    assert f'id="live-job-{job_id}"' in first
+    assert f'id="job-numbers-{job_id}"' in first
     assert '<span class="num">0</span> of' in first
     assert '<span class="num">1</span> of' in second
 
