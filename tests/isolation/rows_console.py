@@ -14,7 +14,8 @@ from uuid import UUID
 import batch_jobs.facade
 from batch_jobs.models import BulkJob
 from tests.isolation.matrix import Arguments, Make, nothing
-from tests.isolation.rows_bulk import batch, made_summary, owner_of
+from tests.isolation.rows_bulk import batch, bulk_model, made_summary, owner_of, uploaded
+from tests.isolation.rows_events import export, exports_written
 from tests.isolation.rows_money import document
 from tests.isolation.rows_people import (
     former_member,
@@ -22,8 +23,10 @@ from tests.isolation.rows_people import (
     key,
     member,
     new_address,
+    project,
     service_account,
 )
+from tests.isolation.rows_usage import request
 from tests.isolation.sides import Side
 
 Fields = Mapping[str, str]
@@ -59,21 +62,6 @@ def an_account(side: Side, _arguments: Arguments) -> Fields:
     return {"account_id": str(service_account(side)["service_account_id"])}
 
 
-def a_member(side: Side, _arguments: Arguments) -> Fields:
-    """A viewer, by a form's field."""
-    return {"user_id": str(member(side)["user_id"])}
-
-
-def an_invitation(side: Side, _arguments: Arguments) -> Fields:
-    """An open invitation, by a form's field."""
-    return {"invitation_id": str(invitation(side)["invitation_id"])}
-
-
-def an_address(_side: Side, _arguments: Arguments) -> Fields:
-    """Whom to invite."""
-    return {"email": new_address(), "role": "viewer", "expires_after_days": "7"}
-
-
 def job(side: Side) -> Arguments:
     """A summarisation job of the first project's."""
     made = made_summary(owner_of(side), state="in_progress")
@@ -93,6 +81,13 @@ def batch_input(side: Side) -> Arguments:
     return {"job_id": UUID(batch(side)["batch_id"][-32:]), "which": "input"}
 
 
+def of_file(side: Side, _arguments: Arguments) -> Fields:
+    """A job out of a file of the oldest project's."""
+    file_id = str(uploaded(owner_of(side)))
+    model, endpoint = bulk_model(), "/v1/chat/completions"
+    return {"file_ids": file_id, "model": model, "length": "short", "endpoint": endpoint}
+
+
 def in_state(state: str, arguments: Arguments) -> None:
     """Brings a job to where a form may be sent."""
     BulkJob.objects.using("housekeeper").filter(id=arguments["job_id"]).update(state=state)
@@ -108,16 +103,30 @@ def steered(state: str, **fields: str) -> Form:
     return Form(of_job)
 
 
+def a_member(side: Side, _arguments: Arguments) -> Fields:
+    """A viewer, by a form's field."""
+    return {"user_id": str(member(side)["user_id"])}
+
+
+def an_invitation(side: Side, _arguments: Arguments) -> Fields:
+    """An open invitation, by a form's field."""
+    return {"invitation_id": str(invitation(side)["invitation_id"])}
+
+
+def an_address(_side: Side, _arguments: Arguments) -> Fields:
+    """Whom to invite."""
+    return {"email": new_address(), "role": "viewer", "expires_after_days": "7"}
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
-    "<slug:slug>/team": Page(forms={"remove": Form(a_member), "withdraw": Form(an_invitation)}),
-    "<slug:slug>/team/invite": Page(forms={"invite": Form(an_address)}),
-    "<slug:slug>/team/<uuid:user_id>": Page(
-        member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
-    ),
-    "<slug:slug>/audit": Page(query="verdict=1"),
-    "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
+    "<slug:slug>/usage": Page(),
+    "<slug:slug>/requests": Page(),
+    "<slug:slug>/requests/<str:request_id>": Page(request),
     "<slug:slug>/jobs": Page(),
+    "<slug:slug>/jobs/new-summary": Page(forms={"create": Form(of_file)}),
+    "<slug:slug>/jobs/new-batch": Page(forms={"create": Form(of_file)}),
+    "<slug:slug>/jobs/files": Page(),
     "<slug:slug>/jobs/<uuid:job_id>": Page(
         job,
         forms={
@@ -140,6 +149,19 @@ PAGES: dict[str, Page] = {
         member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
     ),
     "<slug:slug>/audit": Page(query="verdict=1"),
+    "<slug:slug>/settings": Page(forms={"save": Form({"display_name": "m", "time_zone": "UTC"})}),
+    "<slug:slug>/settings/data": Page(forms={"request": Form(exports_written)}),
+    "<slug:slug>/settings/data/<uuid:export_id>": Page(export),
+    "<slug:slug>/settings/delete": Page(
+        forms={"ask": Form(status=200), "confirm": Form({"confirm": "x", "token": "x"}, status=422)}
+    ),
+    "<slug:slug>/projects": Page(forms={"create": Form({"name": "new"})}),
+    "<slug:slug>/projects/<uuid:project_id>": Page(
+        project, forms={"archive": Form({"confirm": "matrix"})}
+    ),
+    "<slug:slug>/projects/<uuid:project_id>/edit": Page(
+        project, forms={"save": Form({"name": "renamed"})}
+    ),
     "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
     "<slug:slug>/keys": Page(),
     "<slug:slug>/keys/new": Page(forms={"create": Form(of_project, status=200)}),

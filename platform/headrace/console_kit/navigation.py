@@ -23,11 +23,13 @@ class Entry:
 
 TENANT: tuple[Entry, ...] = (
     Entry("overview", "Overview", "home", Permission.USAGE_READ),
+    Entry("usage", "Usage", "chart-bar", Permission.USAGE_READ),
     Entry("jobs", "Jobs", "stack-2", Permission.JOBS_READ),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
     Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),
     Entry("audit", "Audit log", "history", Permission.AUDIT_READ, "Manage"),
+    Entry("settings", "Settings", "settings", Permission.ORGANIZATION_READ, "Manage"),
 )
 
 

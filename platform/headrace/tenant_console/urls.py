@@ -22,26 +22,36 @@ from headrace.tenant_console.jobs.downloads import (
     ResultsDownload,
 )
 from headrace.tenant_console.jobs.listing import JobsPage
+from headrace.tenant_console.jobs.making import NewBatchPage, NewSummaryPage
 from headrace.tenant_console.jobs.single import JobPage
+from headrace.tenant_console.jobs.uploading import UploadView
 from headrace.tenant_console.keys.accounts import AccountsPage
 from headrace.tenant_console.keys.listing import KeysPage
 from headrace.tenant_console.keys.making import KeyNewPage
 from headrace.tenant_console.keys.single import KeyEditPage, KeyPage, KeyRotatePage
 from headrace.tenant_console.overview.page import OverviewPage
+from headrace.tenant_console.projects.pages import ProjectEditPage, ProjectPage, ProjectsPage
+from headrace.tenant_console.settings.deleting import DeletePage
+from headrace.tenant_console.settings.exports import ExportDownload, ExportsPage
+from headrace.tenant_console.settings.general import OrganizationPage
 from headrace.tenant_console.team.inviting import InvitePage
 from headrace.tenant_console.team.joining import InvitationPage
 from headrace.tenant_console.team.member import LeavePage, MemberPage
 from headrace.tenant_console.team.members import TeamPage
+from headrace.tenant_console.usage.page import UsagePage
+from headrace.tenant_console.usage.receipt import ReceiptPage
+from headrace.tenant_console.usage.requests import RequestsPage
 
 app_name = "console"
 ORGANIZATION_PAGES: list[URLPattern] = [
     path("", OverviewPage.as_view(), name="overview"),
-    path("team", TeamPage.as_view(), name="team"),
-    path("team/invite", InvitePage.as_view(), name="team-invite"),
-    path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
-    path("audit", AuditPage.as_view(), name="audit"),
-    path("leave", LeavePage.as_view(), name="leave"),
+    path("usage", UsagePage.as_view(), name="usage"),
+    path("requests", RequestsPage.as_view(), name="requests"),
+    path("requests/<str:request_id>", ReceiptPage.as_view(), name="receipt"),
     path("jobs", JobsPage.as_view(), name="jobs"),
+    path("jobs/new-summary", NewSummaryPage.as_view(), name="new-summary"),
+    path("jobs/new-batch", NewBatchPage.as_view(), name="new-batch"),
+    path("jobs/files", UploadView.as_view(), name="job-upload"),
     path("jobs/<uuid:job_id>", JobPage.as_view(), name="job"),
     path("jobs/<uuid:job_id>/results", ResultsDownload.as_view(), name="job-results"),
     path("jobs/<uuid:job_id>/failures", FailuresDownload.as_view(), name="job-failures"),
@@ -50,6 +60,13 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("team/invite", InvitePage.as_view(), name="team-invite"),
     path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
     path("audit", AuditPage.as_view(), name="audit"),
+    path("settings", OrganizationPage.as_view(), name="settings"),
+    path("settings/data", ExportsPage.as_view(), name="settings-data"),
+    path("settings/data/<uuid:export_id>", ExportDownload.as_view(), name="settings-export"),
+    path("settings/delete", DeletePage.as_view(), name="settings-delete"),
+    path("projects", ProjectsPage.as_view(), name="projects"),
+    path("projects/<uuid:project_id>", ProjectPage.as_view(), name="project"),
+    path("projects/<uuid:project_id>/edit", ProjectEditPage.as_view(), name="project-edit"),
     path("leave", LeavePage.as_view(), name="leave"),
     path("keys", KeysPage.as_view(), name="keys"),
     path("keys/new", KeyNewPage.as_view(), name="keys-new"),
