@@ -1,7 +1,8 @@
 """The month that acme has behind it: in the books like any other, and marked for what it is."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from uuid import UUID, uuid4
@@ -11,7 +12,8 @@ from django.contrib.auth import get_user_model
 from django.db import connections, transaction
 
 from billing import facade as billing
-from billing.contracts import InvoiceKind, QuotaMetric, TopUpState
+from billing.contracts import InvoiceKind, QuotaMetric, Settled, Settlement, TopUpState
+from billing.facade import settle
 from billing.stripe_sync.exports import PLAN
 from headrace.standalone.demo_history import LARGE_MODEL, write_history
 from headrace.standalone.demo_limits import limit_for
@@ -55,6 +57,13 @@ class Shown:
 @pytest.fixture(scope="module")
 def shown(django_database: object) -> Shown:
     """Written once for all that look at it."""
+    new = without_history()
+    written = write_history(new.organization_id, new.owner_id, SMALL_MODEL, requests=REQUESTS)
+    return replace(new, requests=written)
+
+
+def without_history() -> Shown:
+    """An organization as the seed leaves it to the history."""
     make_offer(SMALL_MODEL, 50_000, 5_000, 250_000)
     organization = tenants.create_organization(f"shown-{uuid4().hex[:12]}", "Shown")
     organization_id = organization.organization_id
@@ -62,8 +71,7 @@ def shown(django_database: object) -> Shown:
     billing.keep_out_of_stripe(organization_id)
     owner = get_user_model().objects.create_user(email=f"{uuid4().hex[:12]}@acme.example")
     tenants.add_member(organization_id, owner.pk, Role.OWNER)
-    written = write_history(organization_id, owner.pk, SMALL_MODEL, requests=REQUESTS)
-    return Shown(organization_id, owner.pk, written)
+    return Shown(organization_id, owner.pk, 0)
 
 
 def test_its_books_hold_and_its_hours_are_those_of_its_events(shown: Shown) -> None:
@@ -125,6 +133,30 @@ def test_begun_again_it_changes_nothing(shown: Shown) -> None:
     write_history(shown.organization_id, shown.owner_id, SMALL_MODEL, requests=REQUESTS)
 
     assert (shown.counts(), billing.balance(shown.organization_id)) == before
+    assert billing.reconcile() == []
+
+
+def test_one_that_was_cut_short_is_finished_by_the_next_start(
+    django_database: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = without_history()
+    settled: list[int] = []
+
+    def killed_at_the_third_list(some: Sequence[Settlement], using: str) -> list[Settled]:
+        settled.append(len(some))
+        if len(settled) == 3:
+            raise KeyboardInterrupt
+        return settle(some, using)
+
+    monkeypatch.setattr(billing, "settle", killed_at_the_third_list)
+    with pytest.raises(KeyboardInterrupt):
+        write_history(new.organization_id, new.owner_id, SMALL_MODEL, requests=800)
+    held_pico = billing.balance(new.organization_id).held_pico
+    written = write_history(new.organization_id, new.owner_id, SMALL_MODEL, requests=800)
+
+    assert held_pico > 0
+    assert billing.balance(new.organization_id).held_pico == 0
+    assert new.counts()[0][0] == written
     assert billing.reconcile() == []
 
 
