@@ -92,4 +92,4 @@ class LeavePage(PageView):
 
     def _form(self, form: ConfirmForm, status: int = HTTPStatus.OK) -> HttpResponse:
         name = self.membership.organization.display_name
-        return self.show(status=status, title=f"Leave {name}", form=form, back=self.url("overview"))
+        return self.show(status=status, title=f"Leave {name}", form=form, back=self.url("settings"))

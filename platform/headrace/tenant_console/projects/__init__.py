@@ -1,0 +1,1 @@
+"""Projects: where keys belong, with limits of their own."""

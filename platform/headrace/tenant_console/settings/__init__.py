@@ -1,0 +1,1 @@
+"""What members decide for the whole organization, its data taken out, and its end."""
