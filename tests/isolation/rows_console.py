@@ -16,6 +16,7 @@ from batch_jobs.models import BulkJob
 from tests.isolation.matrix import Arguments, Make, nothing
 from tests.isolation.rows_bulk import batch, bulk_model, made_summary, owner_of, uploaded
 from tests.isolation.rows_events import export, exports_written
+from tests.isolation.rows_limits import lifted_spend_alert, spend_alert_of_project
 from tests.isolation.rows_money import document
 from tests.isolation.rows_people import (
     former_member,
@@ -118,8 +119,19 @@ def an_address(_side: Side, _arguments: Arguments) -> Fields:
     return {"email": new_address(), "role": "viewer", "expires_after_days": "7"}
 
 
+def quota(side: Side) -> Arguments:
+    """A quota of the first project."""
+    return {"quota_id": spend_alert_of_project(side)["alert_id"]}
+
+
+def lifted_quota(side: Side) -> Arguments:
+    """One that was lifted."""
+    return {"quota_id": lifted_spend_alert(side)["alert_id"]}
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
+    "<slug:slug>/search": Page(query="q=a"),
     "<slug:slug>/usage": Page(),
     "<slug:slug>/requests": Page(),
     "<slug:slug>/requests/<str:request_id>": Page(request),
@@ -174,6 +186,24 @@ PAGES: dict[str, Page] = {
     ),
     "<slug:slug>/keys/<uuid:key_id>/rotate": Page(
         key, forms={"rotate": Form({"grace_s": "3600"}, status=200)}
+    ),
+    "<slug:slug>/limits": Page(),
+    "<slug:slug>/limits/new": Page(
+        forms={
+            "create": Form(
+                {
+                    "whose": "organization",
+                    "metric": "tokens",
+                    "period": "day",
+                    "limit": "1000000",
+                    "effect": "tell",
+                    "counts_cached": "yes",
+                }
+            )
+        }
+    ),
+    "<slug:slug>/limits/<uuid:quota_id>": Page(
+        quota, lifted_quota, forms={"change": Form({"limit": "7"}), "lift": Form()}
     ),
     "<slug:slug>/billing": Page(),
     # Nobody takes payments here: what is let through is told so.

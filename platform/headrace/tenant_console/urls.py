@@ -29,8 +29,11 @@ from headrace.tenant_console.keys.accounts import AccountsPage
 from headrace.tenant_console.keys.listing import KeysPage
 from headrace.tenant_console.keys.making import KeyNewPage
 from headrace.tenant_console.keys.single import KeyEditPage, KeyPage, KeyRotatePage
+from headrace.tenant_console.limits.listing import LimitsPage
+from headrace.tenant_console.limits.setting import LimitNewPage, LimitPage
 from headrace.tenant_console.overview.page import OverviewPage
 from headrace.tenant_console.projects.pages import ProjectEditPage, ProjectPage, ProjectsPage
+from headrace.tenant_console.search import SearchPage
 from headrace.tenant_console.settings.deleting import DeletePage
 from headrace.tenant_console.settings.exports import ExportDownload, ExportsPage
 from headrace.tenant_console.settings.general import OrganizationPage
@@ -45,6 +48,7 @@ from headrace.tenant_console.usage.requests import RequestsPage
 app_name = "console"
 ORGANIZATION_PAGES: list[URLPattern] = [
     path("", OverviewPage.as_view(), name="overview"),
+    path("search", SearchPage.as_view(), name="search"),
     path("usage", UsagePage.as_view(), name="usage"),
     path("requests", RequestsPage.as_view(), name="requests"),
     path("requests/<str:request_id>", ReceiptPage.as_view(), name="receipt"),
@@ -74,6 +78,9 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("keys/<uuid:key_id>", KeyPage.as_view(), name="key"),
     path("keys/<uuid:key_id>/edit", KeyEditPage.as_view(), name="key-edit"),
     path("keys/<uuid:key_id>/rotate", KeyRotatePage.as_view(), name="key-rotate"),
+    path("limits", LimitsPage.as_view(), name="limits"),
+    path("limits/new", LimitNewPage.as_view(), name="limit-new"),
+    path("limits/<uuid:quota_id>", LimitPage.as_view(), name="limit"),
     path("billing", BalancePage.as_view(), name="billing"),
     path("billing/top-up", TopUpPage.as_view(), name="billing-top-up"),
     path("billing/invoices", InvoicesPage.as_view(), name="billing-invoices"),

@@ -77,6 +77,23 @@ document.addEventListener("input", (event) => {
   event.target.form.querySelector("[type=submit]").disabled = event.target.value !== wanted;
 });
 
+/* Enter in the search box opens the first thing found; arrows walk through what is found. */
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-search-form]")) return;
+  event.preventDefault();
+  const first = event.target.querySelector(".search-found a");
+  if (first) first.click();
+});
+
+document.addEventListener("keydown", (event) => {
+  const form = event.target.closest("[data-search-form]");
+  if (!form || !["ArrowDown", "ArrowUp"].includes(event.key)) return;
+  event.preventDefault();
+  const stops = [form.querySelector("[data-search]"), ...form.querySelectorAll(".search-found a")];
+  const at = stops.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
+  if (stops[at]) stops[at].focus();
+});
+
 /* A select that changes what is shown sends its form. */
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-sends]")) event.target.form.requestSubmit();
