@@ -6,6 +6,7 @@ lifespan's start-up to its shutdown.
 
 import asyncio
 import os
+import re
 from collections.abc import Coroutine
 from typing import Any
 
@@ -46,7 +47,7 @@ from headrace.operator_console.live_topics import OPERATOR_TOPICS
 from headrace.tenant_console.live_topics import TOPICS
 
 _django = ArrivingHandler()
-FILES_PATH = "/v1/files"
+UPLOADS = re.compile(r"/v1/files|/console/[-\w]+/jobs/files", re.ASCII)
 """Where a POST brings a file, which is read as it arrives."""
 SMALL_BODIES = ("/accounts/", "/stripe/events")
 """Where anybody may send forms and messages, whose bodies have SMALL_BODY_BYTES_MAX."""
@@ -62,7 +63,7 @@ async def rest(scope: Scope, receive: Receive, send: Send) -> None:
     if settings.IS_SECURE:  # TLS ends at a proxy, which alone can reach us
         scope["scheme"] = "https"
     naming_send = with_request_id(send, request_id)
-    if scope["path"] == FILES_PATH and scope["method"] == "POST":
+    if scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]):
         await take_in(_django, scope, receive, naming_send)
         return
 

@@ -55,6 +55,9 @@ class JobsPage(PageView):
             is_empty=not shown and not (kind or state or after),
             kinds=self._segments("kind", KINDS, filters),
             states=self._segments("state", STATES, filters),
+            may_make=self.may(Permission.JOBS_WRITE),
+            new_summary=self.url("new-summary", project=project_id),
+            new_batch=self.url("new-batch", project=project_id),
             base_url=f"{settings.PUBLIC_URL}/v1",
             topics=",".join(
                 f"job_row:{one.job.job_id}" for one in shown if one.job.state not in ENDED
