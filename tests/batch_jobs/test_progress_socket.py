@@ -18,6 +18,7 @@ import batch_jobs.facade
 import tenants.facade
 from headrace.asgi import Application
 from headrace.gateway.database import in_database
+from headrace.gateway.watched_sittings import WatchedSittings
 from tenants.contracts import KeyScope, KeySettings
 from tests.batch_jobs.batch_cast import MODEL, selling
 from tests.batch_jobs.summary_cast import (
@@ -45,7 +46,10 @@ class House:
     def __init__(self) -> None:
         self.application = Application()
         self.runtime = SimpleNamespace(
-            watched_keys={}, draining=False, redis=redis.asyncio.Redis.from_url(settings.REDIS_URL)
+            watched_keys={},
+            sittings=WatchedSittings(),
+            draining=False,
+            redis=redis.asyncio.Redis.from_url(settings.REDIS_URL),
         )
         self.application.runtime = self.runtime  # type: ignore[assignment]  # all that is asked
 

@@ -7,6 +7,7 @@ nobody more than a later look. Called by the runtime; heard by the console's liv
 
 import time
 from dataclasses import dataclass
+from typing import cast
 from uuid import UUID
 
 import msgspec
@@ -100,14 +101,15 @@ def moved_in(message: bytes) -> list[UUID]:
 async def engine_reports(connection: redis.asyncio.Redis) -> list[EngineReport]:
     """The engines that reported within ENGINE_GONE_S, by id; raises RedisError."""
     since = time.time() - settings.ENGINE_GONE_S
-    engine_ids = sorted(await connection.zrangebyscore(ENGINES_KEY, since, "+inf"))
+    found_ids = await connection.zrangebyscore(ENGINES_KEY, since, "+inf")
+    engine_ids = sorted(cast("list[bytes]", found_ids))
     if not engine_ids:
         return []
     found = await connection.mget([_key(engine_id.decode()) for engine_id in engine_ids])
     return [_report_in(told) for told in found if told is not None]
 
 
-def _report_in(told: bytes) -> EngineReport:
+def _report_in(told: bytes | str) -> EngineReport:
     return msgspec.json.decode(told, type=EngineReport)
 
 

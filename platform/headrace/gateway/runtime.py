@@ -1,8 +1,8 @@
 """What one web or worker process keeps for the pipeline: engine, limiter, live requests, watches.
 
-The watches renew open holds, end the requests of revoked keys, settle what the engine reports for
-processes that died, and announce what moved. One runtime per process; the web's ASGI lifespan or
-the worker's `batch_port` starts and closes it.
+The watches renew open holds, end what revoked keys and ended sessions have open, settle what the
+engine reports for processes that died, and announce what moved. One runtime per process; the web's
+ASGI lifespan or the worker's `batch_port` starts and closes it.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from headrace.gateway.pipeline import Completion, OnAnswer
 from headrace.gateway.services import Services
 from headrace.gateway.settling.charging import Cause
 from headrace.gateway.settling.settle import settle_orphans
+from headrace.gateway.watched_sittings import WatchedSittings
 from headrace.telemetry import metrics
 from inference.client.native import EngineClient
 from inference.contracts import Finish
@@ -65,6 +66,8 @@ class GatewayRuntime:
         )
         self.watched_keys: dict[object, tuple[UUID, Callable[[], None]]] = {}
         """Open sockets: their key, and what to call when it is revoked."""
+        self.sittings = WatchedSittings()
+        """Open sockets of people's sessions."""
         self.draining = False
         self._live: dict[UUID, Completion] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # any result: kept only from being collected
@@ -77,6 +80,7 @@ class GatewayRuntime:
             asyncio.create_task(self._every(settings.HOLD_RENEW_S, self._renew)),
             asyncio.create_task(self._every(settings.REVOCATION_POLL_S, self._poll_revocations)),
             asyncio.create_task(self._every(settings.ANNOUNCE_S, self._announcer.announce)),
+            asyncio.create_task(self._every(settings.LIVE_CHECK_S, self.sittings.look)),
         ]
 
     async def close(self) -> None:

@@ -1,29 +1,22 @@
-"""All live pages of one process: who looks, at what, and for how long they may.
+"""All live pages of one process: how many look, and what at.
 
-While anybody looks, it hears what moved and asks every LIVE_CHECK_S whether those who look still
-may, in one go for all. Belongs to one event loop. Held by the ASGI application, used by the socket.
+While anybody looks, it hears what moved. Belongs to one event loop. Held by the ASGI application,
+used by the socket.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from uuid import UUID
 
 import redis.asyncio
-import structlog
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
 
 from headrace.console_kit.live.changes import Changes
 from headrace.console_kit.live.operator_topics import OperatorSource, OperatorTopic
 from headrace.console_kit.live.topics import Part, Place, Topic, TopicSource
-from headrace.console_kit.live.viewing import Viewer, still_looking
 from headrace.feeds import Feeds, Source
-from headrace.gateway.database import in_database
 from headrace.telemetry import metrics
 from tenants.contracts import Permission
-
-log = structlog.get_logger(__name__)
 
 
 class TopicUnknown(Exception):
@@ -34,17 +27,8 @@ class TooManyViewers(Exception):
     """LIVE_VIEWERS_MAX or LIVE_VIEWERS_PER_PERSON_MAX is met."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """The place of one who looks."""
-
-    viewer: Viewer
-    signed_out: Callable[[], None]
-    not_allowed: Callable[[], None]
-
-
 class LivePages:
-    """Seats, topics, and the one task that serves all seats."""
+    """Viewers, topics, and the one task that serves all viewers."""
 
     def __init__(
         self,
@@ -56,8 +40,8 @@ class LivePages:
         self._topics = topics
         self._operator_topics = operator_topics
         self._changes = Changes()
-        self._seats: dict[object, Seat] = {}
-        self._serving: asyncio.Task[None] | None = None
+        self._viewers: dict[object, UUID] = {}
+        self._hearing: asyncio.Task[None] | None = None
 
     def asked(self, query: str) -> tuple[tuple[str, str], ...]:
         """`usage,job:<id>` as names and subjects, each once; raises TopicUnknown."""
@@ -91,43 +75,23 @@ class LivePages:
                 raise TopicUnknown(name)
         return [OperatorSource(name, self._operator_topics[name], connection) for name, _ in asked]
 
-    def sit(self, whose: object, seat: Seat, connection: redis.asyncio.Redis) -> None:
-        """Gives `whose` a seat until they `leave`; raises TooManyViewers."""
-        same = sum(other.viewer.user_id == seat.viewer.user_id for other in self._seats.values())
+    def join(self, whose: object, user_id: UUID, connection: redis.asyncio.Redis) -> None:
+        """Makes room for a page of a person, until it must `leave`; raises TooManyViewers."""
+        same = sum(other == user_id for other in self._viewers.values())
         if (
-            len(self._seats) >= settings.LIVE_VIEWERS_MAX
+            len(self._viewers) >= settings.LIVE_VIEWERS_MAX
             or same >= settings.LIVE_VIEWERS_PER_PERSON_MAX
         ):
             metrics.LIMIT_HITS.labels("live_viewers").inc()
             raise TooManyViewers
-        self._seats[whose] = seat
-        if self._serving is None:
-            self._serving = asyncio.get_running_loop().create_task(self._serve(connection))
+        self._viewers[whose] = user_id
+        if self._hearing is None:
+            hearing = self._changes.listen(connection)
+            self._hearing = asyncio.get_running_loop().create_task(hearing)
 
     def leave(self, whose: object) -> None:
-        """Gives the seat back, if there is one."""
-        self._seats.pop(whose, None)
-        if not self._seats and self._serving is not None:
-            self._serving.cancel()
-            self._serving = None
-
-    async def _serve(self, connection: redis.asyncio.Redis) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._changes.listen(connection))
-            group.create_task(self._check_all())
-
-    async def _check_all(self) -> None:
-        while True:
-            await asyncio.sleep(settings.LIVE_CHECK_S)
-            # A database that is away tells nobody anything, and so nothing live either.
-            with contextlib.suppress(DatabaseError, InterfaceError):
-                await self._check()
-
-    async def _check(self) -> None:
-        seats = list(self._seats.values())
-        gone, barred = await in_database(still_looking, {seat.viewer for seat in seats})
-        for seat in seats:
-            if seat.viewer in gone:
-                seat.signed_out()
-            elif seat.viewer in barred:
-                seat.not_allowed()
+        """Gives the room back, if there is any."""
+        self._viewers.pop(whose, None)
+        if not self._viewers and self._hearing is not None:
+            self._hearing.cancel()
+            self._hearing = None

@@ -15,19 +15,19 @@ from zoneinfo import ZoneInfo
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
-from django.http import parse_cookie
 from django.utils.html import format_html
 
 from headrace import errors
-from headrace.console_kit.live.pages import LivePages, Seat, TooManyViewers, TopicUnknown
+from headrace.console_kit.live.pages import LivePages, TooManyViewers, TopicUnknown
 from headrace.console_kit.live.topics import Part
-from headrace.console_kit.live.viewing import NotSignedIn, NotStaff, viewer_of
+from headrace.console_kit.live.viewing import viewer_of
 from headrace.console_kit.operator_host import is_operators
 from headrace.feeds import Follower, Gone, Source
 from headrace.gateway.database import in_database
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import header
 from headrace.gateway.transport.socket_admission import CLOSE_WAIT_S, check_origin
+from headrace.sign_in.sittings import NotSignedIn, NotStaff, session_key_in
 from headrace.telemetry import metrics
 from tenants.contracts import OrganizationNotFound, PermissionDenied, SecondFactorMissing
 
@@ -75,7 +75,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             # handshake.
             await self.accept()
         except BaseException:
-            self.live.leave(self)
+            self._leave()
             raise
         if refused:
             await self._close(refused)
@@ -84,7 +84,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
 
     async def disconnect(self, code: int) -> None:
         """Follows no more."""
-        self.live.leave(self)
+        self._leave()
         if self._task is not None:
             self._task.cancel()
 
@@ -100,7 +100,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             query = parse_qs(self.scope["query_string"].decode("latin-1"))
             asked = self.live.asked(query.get("topics", [""])[-1])
             needs = frozenset() if slug is None else self.live.needs(asked)
-            viewer = await in_database(viewer_of, self._session_key(), slug, needs)
+            session_key = session_key_in(header(self.scope, b"cookie"))
+            viewer = await in_database(viewer_of, session_key, slug, needs)
             if viewer.place is None:
                 sources = self.live.operator_sources(asked, self.runtime.redis)
                 self._zone = ZoneInfo("UTC")
@@ -109,8 +110,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
                 self._zone = ZoneInfo(viewer.place.time_zone)
             if self.runtime.draining:
                 raise _Refused(CLOSE_RESTARTING)
-            seat = Seat(viewer, self._signed_out, self._not_allowed)
-            self.live.sit(self, seat, self.runtime.redis)
+            sitting = viewer.sitting
+            self.live.join(self, sitting.user_id, self.runtime.redis)
+            self.runtime.sittings.sit(self, sitting, self._signed_out, self._not_allowed)
         except (DatabaseError, InterfaceError, TooManyViewers):
             raise _Refused(CLOSE_BUSY) from None
         except NotSignedIn:
@@ -125,14 +127,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             raise _Refused(CLOSE_BUSY if error.status == 429 else CLOSE_FORBIDDEN) from None
         return sources
 
+    def _leave(self) -> None:
+        self.live.leave(self)
+        self.runtime.sittings.leave(self)
+
     def _check_host(self, slug: str | None) -> None:
         if slug is None and not is_operators(header(self.scope, b"host") or ""):
             raise NotStaff
-
-    def _session_key(self) -> str:
-        cookies = parse_cookie(header(self.scope, b"cookie") or "")
-        session_key: str = cookies.get(settings.SESSION_COOKIE_NAME, "")
-        return session_key
 
     async def _show(self, sources: list[Source[Part]]) -> None:
         with self.live.feeds.following(*sources) as follower:
@@ -185,7 +186,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
 
     def _end(self, code: int) -> None:
         """Shows nothing more, from this moment on."""
-        self.live.leave(self)
+        self._leave()
         if self._task is not None:
             self._task.cancel()
         self._task = asyncio.ensure_future(self._close(code))

@@ -37,6 +37,7 @@ from headrace.gateway.transport.socket_admission import (
     CLOSE_UNAVAILABLE,
     CLOSE_WAIT_S,
     admit_socket,
+    dismiss_socket,
 )
 from headrace.telemetry import metrics
 from tenants.contracts import KeyIdentity, KeyScope
@@ -87,7 +88,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
 
     async def disconnect(self, code: int) -> None:
         """Cancels what still runs; it is settled by the engine's counts."""
-        self.runtime.watched_keys.pop(self, None)
+        dismiss_socket(self)
         if self._idle is not None:
             self._idle.cancel()
         self._cancel_all(Cause.CLIENT_GONE)

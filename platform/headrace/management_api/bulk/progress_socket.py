@@ -21,6 +21,7 @@ from headrace.gateway.transport.socket_admission import (
     CLOSE_WAIT_S,
     REASONS,
     admit_socket,
+    dismiss_socket,
 )
 from headrace.management_api.bulk.progress_feed import ENDED, SummarySource
 from headrace.management_api.bulk.shapes import parse_id
@@ -51,7 +52,7 @@ class ProgressConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channel
 
     async def disconnect(self, code: int) -> None:
         """Follows no more."""
-        self.runtime.watched_keys.pop(self, None)
+        dismiss_socket(self)
         if self._following is not None:
             self._following.cancel()
 
