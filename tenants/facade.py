@@ -44,6 +44,7 @@ from tenants.organizations.accounts import (
     update_organization,
 )
 from tenants.organizations.founding import found_organization
+from tenants.organizations.limited import minute_limited
 from tenants.organizations.projects import (
     archive_project,
     close_project,
@@ -187,6 +188,7 @@ __all__ = [
     "list_projects",
     "list_service_accounts",
     "memberships_of",
+    "minute_limited",
     "open_export",
     "open_project",
     "operator_of",

@@ -39,6 +39,7 @@ from tenants.contracts.keys import (
 from tenants.contracts.organizations import (
     NO_LIMITS,
     ROWS_MAX,
+    MinuteLimited,
     MinuteLimits,
     Organization,
     OrganizationSettings,
@@ -88,6 +89,7 @@ __all__ = [
     "LimitReached",
     "Member",
     "MemberOf",
+    "MinuteLimited",
     "MinuteLimits",
     "Organization",
     "OrganizationNotFound",

@@ -29,6 +29,19 @@ NO_LIMITS = MinuteLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class MinuteLimited:
+    """Whose requests of a minute are bounded: an organization's, a project's or a key's.
+
+    `scope` names the kind, `end_user_limits` bind each end user of a key by himself.
+    """
+
+    scope: str
+    scope_id: UUID
+    limits: MinuteLimits
+    end_user_limits: MinuteLimits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
 class Organization:
     """A tenant. Row-level security partitions every tenant table by `organization_id`."""
 

@@ -141,11 +141,15 @@ def update_organization(
 
 
 def set_organization_status(
-    organization_id: UUID, status: OrganizationStatus, using: str = "housekeeper"
+    organization_id: UUID,
+    status: OrganizationStatus,
+    using: str = "housekeeper",
+    *,
+    operator: Actor | None = None,
 ) -> None:
     """Suspend, reactivate or close a tenant, as the operator; its keys feel it at once.
 
-    Raises OrganizationNotFound.
+    `operator` is who of them, for the audit log. Raises OrganizationNotFound.
     """
     with tenant_scope(organization_id, using):
         row = _row(organization_id, using, lock=True)
@@ -153,7 +157,7 @@ def set_organization_status(
         if before != status.value:
             OrganizationRow.objects.using(using).filter(id=row.id).update(status=status.value)
             record_audit(
-                operator_of(organization_id),
+                operator or operator_of(organization_id),
                 f"organization.{'reactivated' if status == 'active' else status.value}",
                 "organization",
                 row.id,
@@ -163,11 +167,15 @@ def set_organization_status(
 
 
 def set_organization_limits(
-    organization_id: UUID, limits: MinuteLimits, using: str = "housekeeper"
+    organization_id: UUID,
+    limits: MinuteLimits,
+    using: str = "housekeeper",
+    *,
+    operator: Actor | None = None,
 ) -> None:
     """The organization's own minute limits, as the operator; those of None keep their value.
 
-    Raises InvalidValue, OrganizationNotFound.
+    `operator` is who of them, for the audit log. Raises InvalidValue, OrganizationNotFound.
     """
     columns = {_LIMIT_COLUMNS[name]: value for name, value in limits_to_json(limits).items()}
     with tenant_scope(organization_id, using):
@@ -175,7 +183,7 @@ def set_organization_limits(
         before = {name: getattr(row, name) for name in columns}
         OrganizationRow.objects.using(using).filter(id=row.id).update(**columns)
         record_audit(
-            operator_of(organization_id),
+            operator or operator_of(organization_id),
             "limit.changed",
             "organization",
             row.id,
@@ -233,6 +241,11 @@ def _row(organization_id: UUID, using: str, *, lock: bool = False) -> Organizati
     return row
 
 
+def limits_of(row: OrganizationRow) -> MinuteLimits:
+    """The organization's own."""
+    return MinuteLimits(**{name: getattr(row, column) for name, column in _LIMIT_COLUMNS.items()})
+
+
 def _settings(row: OrganizationRow) -> OrganizationSettings:
     return OrganizationSettings(
         organization_id=row.id,
@@ -241,9 +254,7 @@ def _settings(row: OrganizationRow) -> OrganizationSettings:
         currency=row.currency,
         status=OrganizationStatus(row.status),
         time_zone=row.time_zone,
-        limits=MinuteLimits(
-            **{name: getattr(row, column) for name, column in _LIMIT_COLUMNS.items()}
-        ),
+        limits=limits_of(row),
         cost_tags=tuple(row.cost_tags),
         cache_per_project=row.cache_per_project,
         second_factor_required=row.second_factor_required,

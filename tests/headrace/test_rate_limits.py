@@ -8,10 +8,13 @@ from typing import TypeVar
 from uuid import UUID, uuid4
 
 import pytest
+from django.test import override_settings
 from redis.asyncio import Redis
 
+from headrace.gateway.admission import peeking
 from headrace.gateway.admission.local_limits import LocalLimits
 from headrace.gateway.admission.minute_limits import (
+    METRICS,
     WINDOW_MS,
     Demand,
     LimitScope,
@@ -21,6 +24,7 @@ from headrace.gateway.admission.minute_limits import (
     refusal,
     scopes_of,
 )
+from headrace.gateway.admission.peeking import peek
 from headrace.gateway.admission.rate_limits import RateLimiter
 from headrace.gateway.orders import Caller, CallerLimits
 from tenants.contracts import NO_LIMITS, KeyIdentity, MinuteLimits
@@ -365,3 +369,35 @@ def test_a_request_that_can_never_fit_is_not_worth_a_retry() -> None:
 
     assert error.headers()["x-should-retry"] == "false"
     assert "it may use 101 tokens, the limit of your organization is 100" in error.message
+
+
+def test_who_looks_sees_what_is_used_and_counts_nothing(runner: asyncio.Runner) -> None:
+    organization_id, ended, under_way = uuid4(), uuid4(), uuid4()
+    both = scopes(organization=LIMITS, key=MinuteLimits(tokens_max=50))
+
+    async def story(limiter: RateLimiter) -> None:
+        await limiter.reserve(organization_id, ended, Demand(10, 20), both[:1])
+        await limiter.reconcile(organization_id, ended, Demand(10, 5), both[:1])
+        await limiter.reserve(organization_id, under_way, Demand(7, 0), both)
+
+    before = peek(organization_id, both)
+    with_redis(runner, story)
+    [of_all, of_key] = peek(organization_id, both) or []
+    again = peek(organization_id, both)
+
+    assert before is not None
+    assert [seen.used(metric) for seen in before for metric in METRICS] == [0] * 10
+    assert [of_all.used(metric) for metric in METRICS] == [2, 22, 17, 5, 1]
+    assert [of_key.used(metric) for metric in METRICS] == [1, 7, 7, 0, 1]
+    assert 0 < of_all.standing.reset_ms <= WINDOW_MS
+    assert again is not None
+    assert [seen.used("requests") for seen in again] == [2, 1]
+
+
+def test_who_looks_while_redis_is_away_sees_nothing() -> None:
+    peeking._connection.cache_clear()
+    try:
+        with override_settings(REDIS_URL="redis://127.0.0.1:1/0"):
+            assert peek(uuid4(), organization()) is None
+    finally:
+        peeking._connection.cache_clear()

@@ -5,7 +5,7 @@
 -- ARGV: action, request id, then
 --   reserve: input tokens, output tokens, lease in ms, and of each scope the most requests, tokens,
 --            input tokens, output tokens and requests under way (-1 for no limit);
---   reconcile: input tokens, output tokens;  renew: lease in ms;  release: nothing.
+--   reconcile: input tokens, output tokens;  renew: lease in ms;  release, peek: nothing.
 local WINDOW_MS = 60000
 local CONCURRENCY_WAIT_MS = 1000
 local TTL_MS = 180000
@@ -89,6 +89,24 @@ if action == 'renew' then -- still under way
   return {1}
 end
 
+local function reset_ms(scope)
+  local newest = redis.call('ZREVRANGE', scope.admitted, 0, 0, 'WITHSCORES')
+  return newest[2] and math.max(0, tonumber(newest[2]) + WINDOW_MS - now) or 0
+end
+
+if action == 'peek' then -- somebody looks: requests, input, output, reset and places of each scope
+  local seen = {}
+  for _, scope in ipairs(scopes) do
+    read(scope)
+    seen[#seen + 1] = scope.requests
+    seen[#seen + 1] = scope.input
+    seen[#seen + 1] = scope.output
+    seen[#seen + 1] = reset_ms(scope)
+    seen[#seen + 1] = redis.call('ZCARD', scope.live)
+  end
+  return seen
+end
+
 local input, output, lease_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local demand = {1, input + output, input, output, 1}
 
@@ -138,10 +156,9 @@ for _, scope in ipairs(scopes) do
     scope.input = scope.input + input
     scope.output = scope.output + output
   end
-  local newest = redis.call('ZREVRANGE', scope.admitted, 0, 0, 'WITHSCORES')
   answer[#answer + 1] = scope.requests
   answer[#answer + 1] = scope.input
   answer[#answer + 1] = scope.output
-  answer[#answer + 1] = newest[2] and math.max(0, tonumber(newest[2]) + WINDOW_MS - now) or 0
+  answer[#answer + 1] = reset_ms(scope)
 end
 return answer

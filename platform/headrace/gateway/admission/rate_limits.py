@@ -36,14 +36,14 @@ STANDING_LENGTH = 4
 """Numbers that the script answers of each scope."""
 
 log = structlog.get_logger(__name__)
-_SCRIPT = (Path(__file__).parent / "rate_limits.lua").read_text()
+SCRIPT = (Path(__file__).parent / "rate_limits.lua").read_text()
 
 
 class RateLimiter:
     """Redis first, the local bound while Redis is away. One per process."""
 
     def __init__(self, connection: redis.asyncio.Redis) -> None:
-        self._script = ScriptCalls(connection, _SCRIPT)
+        self._script = ScriptCalls(connection, SCRIPT)
         self._local = LocalLimits()
         self._away_until = 0.0
 
@@ -127,12 +127,8 @@ class RateLimiter:
     ) -> list[bytes | int] | None:
         if time.monotonic() < self._away_until:
             return None
-        keys = []
-        for scope in scopes:
-            # In braces what a cluster hashes: the keys of one organization stay together.
-            name = f"limits:{{{organization_id.hex}}}:{scope.name}:{scope.subject}"
-            keys += [f"{name}:admitted", f"{name}:tokens", f"{name}:live"]
         try:
+            keys = counters_of(organization_id, scopes)
             answer = await self._script(keys, [action, request_id.hex, *arguments])
         except (TimeoutError, RedisError, OSError) as error:
             self._away_until = time.monotonic() + REDIS_RETRY_S
@@ -140,3 +136,13 @@ class RateLimiter:
             log.warning("redis is away: minute limits are per process for now", error=str(error))
             return None
         return answer
+
+
+def counters_of(organization_id: UUID, scopes: Sequence[LimitScope]) -> list[str]:
+    """What the script's KEYS are for these scopes."""
+    keys = []
+    for scope in scopes:
+        # In braces what a cluster hashes: the keys of one organization stay together.
+        name = f"limits:{{{organization_id.hex}}}:{scope.name}:{scope.subject}"
+        keys += [f"{name}:admitted", f"{name}:tokens", f"{name}:live"]
+    return keys
