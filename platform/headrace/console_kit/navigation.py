@@ -26,6 +26,7 @@ TENANT: tuple[Entry, ...] = (
     Entry("usage", "Usage", "chart-bar", Permission.USAGE_READ),
     Entry("jobs", "Jobs", "stack-2", Permission.JOBS_READ),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
+    Entry("limits", "Limits", "gauge", Permission.LIMITS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
     Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),
     Entry("audit", "Audit log", "history", Permission.AUDIT_READ, "Manage"),

@@ -9,11 +9,14 @@ from uuid import UUID
 
 import batch_jobs.facade
 import billing.facade
+import tenants.facade
 from batch_jobs.contracts import JobNotFound, JobView
 from headrace.console_kit.live.topics import Asked, Context, Topic
 from headrace.management_api.bulk.progress_feed import ENDED
+from headrace.tenant_console.billing.named import available_pico
 from headrace.tenant_console.jobs.live import live_context
 from headrace.tenant_console.jobs.showing import cells
+from headrace.tenant_console.limits.meters import minute_limits, quota_meter
 from tenants.contracts import Permission
 
 
@@ -28,11 +31,22 @@ def usage(asked: Asked) -> Context:
 
 
 def limits(asked: Asked) -> Context:
-    """How full quotas are, and the balance."""
+    """How full quotas and minute limits are."""
+    place = asked.place
+    minutes = minute_limits(place.organization_id, tenants.facade.minute_limited(asked.actor))
+    quotas = billing.facade.quotas(asked.actor)
     return {
-        "quotas": billing.facade.quotas(asked.actor),
-        "balance": billing.facade.balance(asked.place.organization_id),
+        "meters": [
+            *(quota_meter(one, place.currency) for one in quotas),
+            *(one.meter for one in minutes),
+        ]
     }
+
+
+def balance(asked: Asked) -> Context:
+    """What there is to spend."""
+    account = billing.facade.balance(asked.place.organization_id)
+    return {"balance": account, "available_pico": available_pico(account)}
 
 
 def job(asked: Asked) -> Context | None:
@@ -66,6 +80,7 @@ TOPICS: Mapping[str, Topic] = {
     for topic in (
         Topic("usage", Permission.USAGE_READ, "tenant_console/live/usage.html", usage),
         Topic("limits", Permission.LIMITS_READ, "tenant_console/live/limits.html", limits),
+        Topic("balance", Permission.BILLING_READ, "tenant_console/live/balance.html", balance),
         Topic(
             "job",
             Permission.JOBS_READ,

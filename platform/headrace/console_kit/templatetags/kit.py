@@ -99,7 +99,7 @@ def meter(
 ) -> dict[str, Any]:
     """`{% meter used limit held=... label="Tokens today" %}`: used, held and free, with a word."""
     whole = limit or 0
-    share = FULL_PERCENT * (used + held) // whole if whole else 0
+    share = FULL_PERCENT * (used + held) // whole if whole else FULL_PERCENT
     word, tone = "ok", "ok"
     if limit is not None and share >= FULL_PERCENT:
         word, tone = "reached", "full"

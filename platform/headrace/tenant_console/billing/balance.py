@@ -10,16 +10,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 
 import billing.facade
-from billing.contracts import TopUp, TopUpState
+from billing.contracts import QuotaMetric, TopUp, TopUpState
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.console_kit.templatetags.kit import badge
 from headrace.tenant_console.billing.named import (
     ROWS,
+    Alert,
     BillingView,
     available_pico,
     money_alerts,
 )
+from headrace.tenant_console.limits.named import names_for, quota_alerts
 from tenants.contracts import Permission
 
 LOOKS_MAX = 20
@@ -55,7 +57,7 @@ class BalancePage(BillingView):
             credit_limit_pico=max(-account.floor_pico, 0),
             warned=warned,
             recharge=recharge,
-            alerts=money_alerts(account, warned, recharge),
+            alerts=[*money_alerts(account, warned, recharge), *self._budget_alerts()],
             returned=returned,
             look_again_href=self._look_again(returned),
             is_cancelled=request.GET.get("top_up") == "cancelled",
@@ -76,6 +78,12 @@ class BalancePage(BillingView):
                 next_href=self.next_href(found, shown[-1].top_up_id if shown else None),
             ),
         )
+
+    def _budget_alerts(self) -> list[Alert]:
+        if not self.may(Permission.LIMITS_READ):
+            return []
+        quotas = billing.facade.quotas(self.actor)
+        return quota_alerts(self, quotas, names_for(self, quotas), [QuotaMetric.SPEND])
 
     def _returned(self, shown: list[TopUp]) -> TopUp | None:
         """The top-up that somebody comes back from."""

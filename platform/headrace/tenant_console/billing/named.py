@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import billing.facade
 from billing.contracts import Balance, BillingSettings, RechargeSettings
 from headrace.console_kit import formats
 from headrace.console_kit.pages import PageView
@@ -25,10 +24,13 @@ SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something about money that somebody should act on; `is_urgent`: requests are refused."""
+    """Something about money or limits that somebody should act on; `is_urgent`: requests are
+    refused. `href` is where more than a top-up can be done about it, `label` what that is."""
 
     text: str
     is_urgent: bool = False
+    href: str = ""
+    label: str = ""
 
 
 class BillingView(PageView):
@@ -76,12 +78,3 @@ def money_alerts(
     if recharge.is_enabled and recharge.failures:
         found.append(Alert("The last automatic top-up failed: no credit came in."))
     return found
-
-
-def alerts_of(organization_id: UUID) -> list[Alert]:
-    """Of an organization as it stands."""
-    return money_alerts(
-        billing.facade.balance(organization_id),
-        billing.facade.billing_settings(organization_id),
-        billing.facade.recharge_settings(organization_id),
-    )
