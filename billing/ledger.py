@@ -10,6 +10,7 @@ from django.db import IntegrityError
 
 from billing.contracts import AccountMissing, Balance, CreditLimitTooLow
 from billing.models import Account, LedgerAccount, LedgerKind
+from tenants.contracts import Actor
 from tenants.facade import operator_of, record_audit, tenant_scope
 
 
@@ -38,11 +39,17 @@ def open_account(
                 )
 
 
-def set_credit_limit(organization_id: UUID, limit_pico: int, using: str = "housekeeper") -> None:
+def set_credit_limit(
+    organization_id: UUID,
+    limit_pico: int,
+    using: str = "housekeeper",
+    *,
+    operator: Actor | None = None,
+) -> None:
     """Let the balance go this far below zero, on account: 0 is prepaid.
 
-    Raises ValueError for a negative limit, AccountMissing, or CreditLimitTooLow when more is owed
-    or held already.
+    `operator` is who of them sets it, for the audit log. Raises ValueError for a negative limit,
+    AccountMissing, or CreditLimitTooLow when more is owed or held already.
     """
     if limit_pico < 0:
         raise ValueError("a credit limit is not negative")
@@ -55,7 +62,7 @@ def set_credit_limit(organization_id: UUID, limit_pico: int, using: str = "house
             )
             if changed:
                 record_audit(
-                    operator_of(organization_id),
+                    operator or operator_of(organization_id),
                     "credit.limit_changed",
                     "organization",
                     organization_id,

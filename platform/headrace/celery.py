@@ -97,3 +97,11 @@ def forget_sessions() -> None:
     from headrace.sign_in.sessions import forget_ended_sessions
 
     forget_ended_sessions()
+
+
+@app.task(name="headrace.carry_out_orders")
+def carry_out_orders() -> None:
+    """Does what operators ordered on their pages."""
+    from headrace.operator_console.orders.carrying_out import carry_out
+
+    carry_out()

@@ -691,6 +691,19 @@ CELERY_BEAT_SCHEDULE |= {
     },
 }
 
+# --- the operator's pages -------------------------------------------------------------------------
+OPERATOR_ORDERS_S = _integer("HEADRACE_OPERATOR_ORDERS_S", 15)
+"""How often a worker looks for orders that nobody woke it for."""
+OPERATOR_REPORT_S = _integer("HEADRACE_OPERATOR_REPORT_S", 30)
+"""How often a worker writes down how the house is."""
+CELERY_BEAT_SCHEDULE |= {
+    "carry out operators' orders": {
+        "task": "headrace.carry_out_orders",
+        "schedule": OPERATOR_ORDERS_S,
+        "options": {"expires": OPERATOR_ORDERS_S},
+    },
+}
+
 # --- metrics, which show how busy the house is: never on the port that tenants reach --------------
 METRICS_HOST = "127.0.0.1"
 METRICS_PORT = _integer("HEADRACE_METRICS_PORT", 0)

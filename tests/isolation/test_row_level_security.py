@@ -29,6 +29,8 @@ UNPROTECTED = {
     "account_emailconfirmation": "a person's; empty, links are signed instead",
     "django_session": "who is signed in where: a person, not a tenant",
     "mfa_authenticator": "a person's second factors, sealed",
+    "operator_order": "of the operator; the app cannot read it, functions ask who asks",
+    "operator_report": "of the operator; the app cannot read it, functions ask who asks",
     "socialaccount_socialaccount": "a person's accounts at identity providers",
     "socialaccount_socialapp": "empty: providers are configured by the environment",
     "socialaccount_socialtoken": "empty: tokens of providers are not stored",
@@ -72,6 +74,9 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "tenants_operator_tenants",
     "billing_operator_accounts",
     "billing_operator_usage",
+    "operator_place_order",
+    "operator_orders",
+    "operator_report_named",
 }
 """SECURITY DEFINER functions that the app may call; each checks its tenants by itself."""
 

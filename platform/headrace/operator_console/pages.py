@@ -5,6 +5,7 @@ exist gets; of the staff a second factor is demanded. Reads of all tenants go th
 the database that ask the same again. The operator console's pages are made of it.
 """
 
+import json
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -13,11 +14,16 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.functional import cached_property
+from uuid_utils.compat import uuid7
 
 import tenants.facade
+from headrace import errors
 from headrace.console_kit.navigation import OPERATOR
 from headrace.console_kit.operator_host import is_operators
 from headrace.console_kit.pages import RailView
+from headrace.operator_console.orders.placing import TooManyWaiting, find, place
+from headrace.operator_console.orders.shapes import Order, OrderKind, Placed
 from headrace.request_origin import address_of, request_id_of
 from headrace.sign_in.second_factors import has_second_factor
 from tenants.contracts import Actor, SecondFactorMissing
@@ -53,6 +59,38 @@ class OperatorView(RailView):
         path = reverse(f"operator:{route}", args=args)
         asked = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
+
+    @property
+    def new_order_id(self) -> UUID:
+        """For a form, so that sending it twice orders once."""
+        return uuid7()
+
+    def order(self, kind: OrderKind, **asked: object) -> HttpResponse:
+        """Leaves it to a worker; the page again, which shows what comes of it."""
+        placed = Placed(
+            self.posted_id("order_id"),
+            self.user_id,
+            address_of(self.request),
+            request_id_of(self.request),
+            kind.value,
+            json.dumps(asked),
+        )
+        try:
+            place(placed)
+        except TooManyWaiting:
+            return self.refused("Too many orders wait: no worker carries them out.")
+        return self.go(f"{self.request.path}?{urlencode({'order': placed.order_id})}")
+
+    @cached_property
+    def shown_order(self) -> Order | None:
+        """The one that the address names; raises ApiError 404 for one that is not."""
+        order_id = self.asked_id("order")
+        if order_id is None:
+            return None
+        found = find(self.user_id, order_id)
+        if found is None:
+            raise errors.ApiError(404, "No such order.")
+        return found
 
     @property
     def live_path(self) -> str:

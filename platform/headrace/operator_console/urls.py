@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path
 
 from headrace.operator_console.fleet import FleetPage
+from headrace.operator_console.orders.page import OrderPage
 from headrace.operator_console.tenancy.listing import TenantsPage
 from headrace.operator_console.tenancy.single import TenantPage
 
@@ -11,4 +12,5 @@ urlpatterns: list[URLPattern] = [
     path("", FleetPage.as_view(), name="fleet"),
     path("tenants", TenantsPage.as_view(), name="tenants"),
     path("tenants/<uuid:organization_id>", TenantPage.as_view(), name="tenant"),
+    path("orders/<uuid:order_id>", OrderPage.as_view(), name="order"),
 ]
