@@ -24,6 +24,7 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.views import View
 
+import billing.facade
 import tenants.facade
 from headrace import errors
 from headrace.console_kit.navigation import seen_by
@@ -213,6 +214,11 @@ class PageView(RailView):
     def organization(self) -> OrganizationSettings:
         """Its settings."""
         return tenants.facade.read_organization(self.actor)
+
+    @cached_property
+    def is_demo(self) -> bool:
+        """Whether its usage is made up."""
+        return billing.facade.is_demo(self.organization_id)
 
     @cached_property
     def zone(self) -> ZoneInfo:
