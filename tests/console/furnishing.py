@@ -15,7 +15,8 @@ from tests.console.people import new_person
 
 DAYS, REQUESTS = 35, 500
 """Of history: enough for a closed month, little enough to be written in seconds."""
-INVITATIONS, ENDPOINTS, KEYS = 4, 3, 8
+GUESTS = ("ada", "alan", "edsger", "grace")
+ENDPOINTS, KEYS = 3, 8
 QUESTIONS = ("What is the capital of France?", "What is a mill race?", "Who was Ada Lovelace?")
 TEXTS = {
     "mill": "A headrace is the channel that leads water to a mill wheel, which turns a stone.",
@@ -55,8 +56,8 @@ def furnish(organization_id: UUID) -> str:
     from tenants import facade as tenants
 
     operator = tenants.operator_of(organization_id)
-    for number in range(INVITATIONS):
-        tenants.invite(operator, f"guest{number}.{uuid4().hex[:4]}@example.com", Role.VIEWER)
+    for name in GUESTS:
+        tenants.invite(operator, f"{name}@example.com", Role.VIEWER)
     for number in range(ENDPOINTS):
         tenants.create_webhook_endpoint(operator, f"https://hooks.example.com/{number}")
     project_id = tenants.list_projects(operator)[0].project_id

@@ -51,6 +51,10 @@ class Cast:
             self._empty_slug = new_organization("Empty Orchard")
         return self._empty_slug
 
+    def introduce(self, role: Role, slug: str, person: Person) -> None:
+        """From now on that member of an organization is somebody who is there already."""
+        self._members[slug, role] = person
+
     def member(self, role: Role, slug: str = "") -> Person:
         """The member of this role that tests have in an organization, by default the full one."""
         from tenants.facade import add_member, organization_by_slug

@@ -25,14 +25,18 @@ from headrace.standalone.running_house import RunningHouse
 from headrace.standalone.supervisor import (
     StopRequested,
     demo_keys,
+    demo_passwords,
     house_running,
     model_served,
     stop_signals,
 )
+from tenants.contracts import Role
 from tests.console.browser import HEIGHTS, NARROW, WIDE, Browsing, ChromiumMissing, Theme, chromium
 from tests.console.looking import assert_light, go
+from tests.console.people import Cast, Person
 
 FOLDER = Path(os.environ.get("HEADRACE_SCREENSHOTS") or REPOSITORY / ".screenshots").resolve()
+HOUSE = DataFolder(FOLDER / "house")
 SHOWN = "acme"
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
@@ -66,12 +70,11 @@ def _house() -> Iterator[RunningHouse]:
 
     What it leaves after a failure is for looking at.
     """
-    folder = DataFolder(FOLDER / "house")
-    folder.create()
-    refuse_if_busy(folder)
-    shutil.rmtree(folder.root)
+    HOUSE.create()
+    refuse_if_busy(HOUSE)
+    shutil.rmtree(HOUSE.root)
     with house_running(
-        folder, free_port(), "`make screenshots`", say=_say, with_history=True
+        HOUSE, free_port(), "`make screenshots`", say=_say, with_history=True
     ) as running:
         os.environ.update(set_up_environment(running.house))
         import django
@@ -84,10 +87,10 @@ def _house() -> Iterator[RunningHouse]:
         shown = organization_by_slug(SHOWN)
         assert shown is not None
         furnish(shown.organization_id)
-        key = demo_keys(folder)[SHOWN]
+        key = demo_keys(HOUSE)[SHOWN]
         submit_jobs(_root_url(running), key, model_served(running.house))
         yield running
-    shutil.rmtree(folder.root)
+    shutil.rmtree(HOUSE.root)
 
 
 def _say(text: str) -> None:
@@ -131,8 +134,6 @@ class Visit:
 
 
 def _visits(browsing: Browsing) -> Iterator[Visit]:
-    from tenants.contracts import Role
-    from tests.console.people import Cast
     from tests.console.registry import (
         ACCOUNT_PATHS,
         STRANGERS_PATHS,
@@ -142,6 +143,7 @@ def _visits(browsing: Browsing) -> Iterator[Visit]:
     )
 
     cast = Cast(SHOWN)
+    cast.introduce(Role.OWNER, SHOWN, _seeded_owner())
     owner = cast.member(Role.OWNER)
     founder = cast.member(Role.OWNER, cast.empty_slug)
     rail = rail_pages()
@@ -155,6 +157,17 @@ def _visits(browsing: Browsing) -> Iterator[Visit]:
         yield Visit(cast.page(browsing, owner, theme=theme), theme, below | full | account)
         yield Visit(cast.page(browsing, founder, theme=theme), theme, empty)
         yield Visit(cast.page(browsing, cast.operator, theme=theme), theme, operator)
+
+
+def _seeded_owner() -> Person:
+    """Whom the seed made acme's owner."""
+    from django.contrib.auth import get_user_model
+
+    [(address, password)] = [
+        login for login in demo_passwords(HOUSE).items() if login[0].startswith("owner@")
+    ]
+    user = get_user_model()._default_manager.get(email=address)
+    return Person(address, user.pk, password=password)
 
 
 def _pictures(wanted: str) -> list[Path]:
