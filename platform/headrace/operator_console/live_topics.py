@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from headrace.console_kit.live.operator_topics import OperatorTopic
 from headrace.console_kit.live.topics import Context
 from headrace.gateway.announcing import EngineReport
+from headrace.operator_console.fleet.page import fleet_context
 
 
 def fleet(reports: Sequence[EngineReport] | None) -> Context:
     """The engines that report; None while nobody knows."""
-    return {"engine_reports": reports}
+    return fleet_context(reports)
 
 
 OPERATOR_TOPICS: Mapping[str, OperatorTopic] = {

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from headrace.operator_console.fleet import FleetPage
+from headrace.operator_console.fleet.page import FleetPage
 from headrace.operator_console.orders.page import OrderPage
 from headrace.operator_console.tenancy.listing import TenantsPage
 from headrace.operator_console.tenancy.single import TenantPage

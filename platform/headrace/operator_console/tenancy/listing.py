@@ -22,9 +22,9 @@ TONES = {
 }
 COLUMNS = (
     Column("Tenant"),
-    Column("Status"),
+    Column("Status", hides=True),
     Column("Balance", is_number=True),
-    Column("Spent this month", is_number=True),
+    Column("This month", is_number=True),
     Column("May owe", is_number=True, hides=True),
     Column("Requests / min", is_number=True, hides=True),
     Column("Tokens / min", is_number=True, hides=True),

@@ -1,0 +1,93 @@
+"""`/operator/`: the engines, live. Shows what they report every second, and nothing from before."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+
+from headrace.console_kit import formats
+from headrace.console_kit.tables import Column, Row, Table
+from headrace.gateway.announcing import EngineReport
+from headrace.operator_console.fleet.readings import EngineShown, shown
+from headrace.operator_console.pages import OperatorView
+
+COLUMNS = (
+    Column("Engine"),
+    Column("Running", is_number=True),
+    Column("Waiting", is_number=True),
+    Column("KV used", is_number=True),
+    Column("More fit", is_number=True),
+    Column("Prompt / s", is_number=True, hides=True),
+    Column("Output / s", is_number=True),
+    Column("First token", is_number=True, hides=True),
+    Column("Then each", is_number=True, hides=True),
+    Column("Per Mtok", is_number=True),
+)
+
+
+class FleetPage(OperatorView):
+    """The page; its part comes by the socket, within a second."""
+
+    page = "fleet"
+    title = "Fleet"
+    template = "operator_console/fleet/page.html"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Unknown until the socket tells."""
+        return self.show(
+            is_asking=True,
+            hour_price_pico=settings.GPU_HOUR_PRICE_PICO,
+            hour_currency=settings.GPU_HOUR_CURRENCY,
+        )
+
+
+def fleet_context(reports: Sequence[EngineReport] | None) -> dict[str, Any]:
+    """What the part shows; `reports` None is that nobody knows."""
+    engines = [shown(one, settings.GPU_HOUR_PRICE_PICO) for one in reports or ()]
+    running = sum(one.running for one in engines)
+    return {
+        "is_known": reports is not None,
+        "engines": engines,
+        "running": running,
+        "waiting": sum(one.waiting for one in engines),
+        "batch_running": sum(one.batch_running for one in engines),
+        "kv_used": sum(one.kv_tokens_used for one in engines),
+        "kv_total": sum(one.kv_tokens_total for one in engines),
+        "prompt_per_s": _sum([one.prompt_tokens_per_s for one in engines]),
+        "cached_per_s": _sum([one.cached_tokens_per_s for one in engines]),
+        "output_per_s": _sum([one.output_tokens_per_s for one in engines]),
+        "table": Table("Engines", COLUMNS, [_row(one) for one in engines]),
+    }
+
+
+def _row(engine: EngineShown) -> Row:
+    fits = formats.UNKNOWN
+    if engine.more_requests is not None:
+        context = formats.count_text(engine.context_tokens)
+        fits = f"{formats.count_text(engine.more_requests)} at {context} tokens"
+    return Row(
+        [
+            format_html("{}<div class='text-secondary'>{}</div>", engine.engine_id, engine.model),
+            _with_batch(engine.running, engine.batch_running),
+            _with_batch(engine.waiting, engine.batch_waiting),
+            formats.percent_text(engine.kv_tokens_used, engine.kv_tokens_total),
+            fits,
+            formats.count(engine.prompt_tokens_per_s),
+            formats.count(engine.output_tokens_per_s),
+            formats.duration_text(engine.first_token_ms),
+            formats.duration_text(engine.between_tokens_ms),
+            formats.money(engine.cost_per_mtok_pico, settings.GPU_HOUR_CURRENCY),
+        ],
+        id=f"engine-{engine.engine_id}",
+    )
+
+
+def _with_batch(number: int, of_batch: int) -> str:
+    return f"{number:,} ({of_batch:,} batch)" if of_batch else f"{number:,}"
+
+
+def _sum(rates: Sequence[int | None]) -> int | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None

@@ -1,0 +1,118 @@
+"""What two reports of an engine say, and that the page shows it; the rest is unknown."""
+
+from dataclasses import replace
+
+import pytest
+from django.template.loader import render_to_string
+from django.test import override_settings
+
+from billing.contracts import PICO
+from headrace.gateway.announcing import EngineReading, EngineReport
+from headrace.operator_console.fleet.page import fleet_context
+from headrace.operator_console.fleet.readings import shown
+from inference.contracts import BLOCK_TOKENS, EngineStats, Histogram
+from tests.console.operators import operator
+
+IDLE = EngineStats(
+    step=100,
+    running=0,
+    waiting=0,
+    blocks_total=1000,
+    blocks_used=0,
+    blocks_cached=0,
+    prompt_tokens=10_000,
+    prompt_tokens_cached=1000,
+    generation_tokens=5000,
+    preemptions=0,
+    finished={},
+    journal_unacknowledged=0,
+    step_age_s=0.0,
+    histograms={
+        "time_to_first_token_seconds": Histogram((1.0,), (5, 0), 1.0),
+        "inter_token_latency_seconds": Histogram((1.0,), (90, 0), 2.0),
+    },
+)
+BUSY = replace(
+    IDLE,
+    step=110,
+    running=4,
+    waiting=2,
+    blocks_used=400,
+    prompt_tokens=12_000,
+    prompt_tokens_cached=1500,
+    generation_tokens=5100,
+    histograms={
+        "time_to_first_token_seconds": Histogram((1.0,), (7, 0), 1.5),
+        "inter_token_latency_seconds": Histogram((1.0,), (190, 0), 6.0),
+    },
+    interactive_running=3,
+    interactive_waiting=2,
+)
+REPORT = EngineReport("engine-0", "smollm2", EngineReading(102.0, BUSY), EngineReading(100.0, IDLE))
+
+
+def test_rates_are_of_the_time_between_two_reports() -> None:
+    engine = shown(REPORT, None)
+
+    assert (engine.prompt_tokens_per_s, engine.cached_tokens_per_s) == (1000, 250)
+    assert engine.output_tokens_per_s == 50
+    assert engine.first_token_ms == 250
+    assert engine.between_tokens_ms == 40
+    assert (engine.batch_running, engine.batch_waiting) == (1, 0)
+
+
+def test_how_many_more_fit_goes_by_what_runs() -> None:
+    engine = shown(REPORT, None)
+
+    assert engine.context_tokens == 100 * BLOCK_TOKENS
+    assert engine.more_requests == 6
+
+
+def test_a_million_tokens_cost_what_the_hour_costs_at_this_pace() -> None:
+    engine = shown(REPORT, 378 * PICO // 100)
+
+    assert engine.cost_per_mtok_pico == PICO  # 1050 tokens a second are 3.78 million an hour
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        replace(REPORT, before=None),
+        replace(REPORT, before=REPORT.now),
+        replace(REPORT, before=EngineReading(101.0, replace(IDLE, step=10**6))),
+        replace(REPORT, now=EngineReading(102.0, IDLE)),
+    ],
+    ids=["first report", "same report", "started anew", "idle"],
+)
+def test_what_reports_cannot_tell_is_unknown(report: EngineReport) -> None:
+    engine = shown(report, PICO)
+
+    assert (engine.first_token_ms, engine.between_tokens_ms) == (None, None)
+    assert engine.cost_per_mtok_pico is None
+
+
+@pytest.mark.parametrize(
+    ("reports", "said"),
+    [(None, "Nobody knows"), ([], "No engine reports"), ([REPORT], "6 at 1,600 tokens")],
+)
+def test_the_part_says_what_is_known(reports: list[EngineReport] | None, said: str) -> None:
+    part = render_to_string("operator_console/live/fleet.html", fleet_context(reports))
+
+    assert said in part
+    assert part.lstrip().startswith('<div id="live-fleet"')
+
+
+@override_settings(GPU_HOUR_PRICE_PICO=378 * PICO // 100, GPU_HOUR_CURRENCY="EUR")
+def test_the_part_shows_the_cost() -> None:
+    part = render_to_string("operator_console/live/fleet.html", fleet_context([REPORT]))
+
+    assert "€1.00" in part
+
+
+def test_the_page_follows_the_fleet(django_database: object) -> None:
+    page = operator().get("/operator/")
+
+    assert 'ws-connect="/operator/live?topics=fleet"' in page.text
+    assert "HEADRACE_GPU_HOUR_PRICE" in page.text
+    with override_settings(GPU_HOUR_PRICE_PICO=378 * PICO // 100, GPU_HOUR_CURRENCY="EUR"):
+        assert "€3.78" in operator().get("/operator/").text
