@@ -114,6 +114,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
+    # Before the sign-in library: its pages look like ours.
+    "headrace.console_kit",
     "allauth",
     "allauth.account",
     "allauth.mfa",
@@ -128,8 +130,6 @@ INSTALLED_APPS = [
     "tenants",
     "billing",
     "batch_jobs",
-    # Before the sign-in library's own: its pages look like ours.
-    "headrace.console_kit",
     "headrace.tenant_console",
     "headrace.operator_console",
     "headrace.wiring.HeadraceConfig",

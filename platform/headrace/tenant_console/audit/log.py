@@ -73,10 +73,9 @@ class AuditPage(PageView):
             verdict = tenants.facade.verify_audit_chain(self.organization_id)
         columns = [
             Column("When"),
-            Column("Who"),
+            Column("Who", hides=True),
             Column("Action"),
             Column("Object", hides=True),
-            Column("Details"),
         ]
         keys = self._key_names(shown)
         rows = [self._row(entry, keys) for entry in shown]
@@ -98,13 +97,16 @@ class AuditPage(PageView):
         return tenants.facade.key_names(self.actor, key_ids) if key_ids else {}
 
     def _row(self, entry: AuditEntry, keys: dict[UUID, str]) -> Row:
+        who = self._who(entry, keys)
         return Row(
             [
-                formats.moment(entry.occurred_at, self.zone),
-                self._who(entry, keys),
-                entry.action,
+                format_html(
+                    '<span class="text-nowrap">{}</span>',
+                    formats.moment(entry.occurred_at, self.zone),
+                ),
+                who,
+                self._action(entry, who),
                 self._object(entry),
-                self._details(entry),
             ],
             id=f"entry-{entry.sequence}",
         )
@@ -130,13 +132,13 @@ class AuditPage(PageView):
             member or _short(entry.target_id),
         )
 
-    def _details(self, entry: AuditEntry) -> SafeString:
+    def _action(self, entry: AuditEntry, who: SafeString | str) -> SafeString:
         details = [
             (name.replace("_", " "), value if isinstance(value, str) else json.dumps(value))
             for name, value in sorted(entry.details.items())
         ]
         request_id = public_request_id(entry.request_id) if entry.request_id else ""
-        context = {"entry": entry, "details": details, "request_id": request_id}
+        context = {"entry": entry, "who": who, "details": details, "request_id": request_id}
         template = "tenant_console/audit/details.html"
         return SafeString(render_to_string(template, context))
 

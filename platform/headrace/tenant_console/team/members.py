@@ -109,7 +109,7 @@ class TeamPage(TeamView):
         may_write = self.may(Permission.MEMBERS_WRITE)
         columns = [
             Column("Address"),
-            Column("Role"),
+            Column("Role", hides=True),
             Column("Sent", hides=True),
             Column("Open until", hides=True),
         ]
