@@ -127,6 +127,7 @@ from tenants.webhooks.log import (
     send_test_event,
     webhook_deliveries,
     webhook_delivery,
+    webhook_payload,
 )
 
 __all__ = [
@@ -234,4 +235,5 @@ __all__ = [
     "webhook_delivery",
     "webhook_endpoint",
     "webhook_endpoints",
+    "webhook_payload",
 ]

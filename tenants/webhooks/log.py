@@ -21,6 +21,7 @@ from tenants.models import DeliveryState, OutboxEvent, WebhookEndpoint
 from tenants.models import WebhookAttempt as AttemptRow
 from tenants.models import WebhookDelivery as Row
 from tenants.scope import tenant_scope
+from tenants.webhooks.deliveries import payload
 
 ATTEMPTS_SHOWN_MAX = 100
 TEST_KIND = "endpoint.test"
@@ -60,6 +61,14 @@ def webhook_delivery(actor: Actor, delivery_id: UUID) -> WebhookDelivery:
         row = _find(delivery_id)
         attempts = AttemptRow.objects.filter(delivery_id=row.id).order_by("-id")
         return _shown(row, list(attempts[:ATTEMPTS_SHOWN_MAX]))
+
+
+def webhook_payload(actor: Actor, delivery_id: UUID) -> str:
+    """The JSON that a delivery posts, to the last character; raises as `webhook_delivery` does."""
+    actor.require(Permission.WEBHOOKS_READ)
+    with tenant_scope(actor.organization_id):
+        event = _find(delivery_id).event
+    return payload(event.id, event.kind, event.data, event.created_at).decode()
 
 
 def replay_webhook_delivery(actor: Actor, delivery_id: UUID) -> WebhookDelivery:

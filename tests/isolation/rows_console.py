@@ -15,7 +15,14 @@ import batch_jobs.facade
 from batch_jobs.models import BulkJob
 from tests.isolation.matrix import Arguments, Make, nothing
 from tests.isolation.rows_bulk import batch, bulk_model, made_summary, owner_of, uploaded
-from tests.isolation.rows_events import export, exports_written
+from tests.isolation.rows_events import (
+    deleted_delivery,
+    deleted_webhook,
+    delivery,
+    export,
+    exports_written,
+    webhook,
+)
 from tests.isolation.rows_limits import lifted_spend_alert, spend_alert_of_project
 from tests.isolation.rows_money import document
 from tests.isolation.rows_people import (
@@ -129,6 +136,12 @@ def lifted_quota(side: Side) -> Arguments:
     return {"quota_id": lifted_spend_alert(side)["alert_id"]}
 
 
+def an_endpoint(side: Side, _arguments: Arguments) -> Fields:
+    """A new endpoint, where there is room for it."""
+    webhook(side)
+    return {"url": "https://hooks.example.com/new"}
+
+
 PAGES: dict[str, Page] = {
     "<slug:slug>/": Page(),
     "<slug:slug>/search": Page(query="q=a"),
@@ -221,6 +234,24 @@ PAGES: dict[str, Page] = {
             "warning": Form({"low_balance": "5"}),
             "profile": Form({"legal_name": "Acme"}),
         }
+    ),
+    "<slug:slug>/webhooks": Page(),
+    "<slug:slug>/webhooks/new": Page(
+        forms={"create": Form(an_endpoint, status=200)},
+    ),
+    "<slug:slug>/webhooks/<uuid:webhook_id>": Page(
+        webhook,
+        deleted_webhook,
+        forms={"test": Form(), "enable": Form(), "disable": Form(), "delete": Form()},
+    ),
+    "<slug:slug>/webhooks/<uuid:webhook_id>/edit": Page(
+        webhook, deleted_webhook, forms={"save": Form({"url": "https://hooks.example.com/new"})}
+    ),
+    "<slug:slug>/webhooks/<uuid:webhook_id>/rotate": Page(
+        webhook, deleted_webhook, forms={"rotate": Form(status=200)}
+    ),
+    "<slug:slug>/webhooks/deliveries/<uuid:delivery_id>": Page(
+        delivery, deleted_delivery, forms={"replay": Form()}
     ),
 }
 NO_PAGES: Mapping[str, str] = {

@@ -29,6 +29,7 @@ TENANT: tuple[Entry, ...] = (
     Entry("limits", "Limits", "gauge", Permission.LIMITS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),
     Entry("team", "Team", "users", Permission.MEMBERS_READ, "Manage"),
+    Entry("webhooks", "Webhooks", "webhook", Permission.WEBHOOKS_READ, "Manage"),
     Entry("audit", "Audit log", "history", Permission.AUDIT_READ, "Manage"),
     Entry("settings", "Settings", "settings", Permission.ORGANIZATION_READ, "Manage"),
 )

@@ -44,6 +44,13 @@ from headrace.tenant_console.team.members import TeamPage
 from headrace.tenant_console.usage.page import UsagePage
 from headrace.tenant_console.usage.receipt import ReceiptPage
 from headrace.tenant_console.usage.requests import RequestsPage
+from headrace.tenant_console.webhooks.listing import WebhooksPage
+from headrace.tenant_console.webhooks.setting import (
+    WebhookEditPage,
+    WebhookNewPage,
+    WebhookRotatePage,
+)
+from headrace.tenant_console.webhooks.single import DeliveryPage, WebhookPage
 
 app_name = "console"
 ORGANIZATION_PAGES: list[URLPattern] = [
@@ -93,6 +100,16 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("billing/credits", CreditsPage.as_view(), name="billing-credits"),
     path("billing/prices", PricesPage.as_view(), name="billing-prices"),
     path("billing/settings", SettingsPage.as_view(), name="billing-settings"),
+    path("webhooks", WebhooksPage.as_view(), name="webhooks"),
+    path("webhooks/new", WebhookNewPage.as_view(), name="webhook-new"),
+    path("webhooks/<uuid:webhook_id>", WebhookPage.as_view(), name="webhook"),
+    path("webhooks/<uuid:webhook_id>/edit", WebhookEditPage.as_view(), name="webhook-edit"),
+    path("webhooks/<uuid:webhook_id>/rotate", WebhookRotatePage.as_view(), name="webhook-rotate"),
+    path(
+        "webhooks/deliveries/<uuid:delivery_id>",
+        DeliveryPage.as_view(),
+        name="webhook-delivery",
+    ),
 ]
 """Under /console/<slug:slug>/: PageView."""
 

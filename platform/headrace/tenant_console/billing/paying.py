@@ -33,7 +33,9 @@ class TopUpPage(BillingView):
     template = "tenant_console/billing/top_up.html"
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
-        """`?amount=25` fills it in."""
+        """`?amount=25` fills it in; who must prove who they are does so before."""
+        if not self.signed_in_lately():
+            return self.prove_again()
         amount = request.GET.get("amount", "")
         return self._page(self._form(amount))
 

@@ -50,6 +50,8 @@ class LimitNewPage(TryingView):
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         """`?preview=1` with the fields tries them; without it they are filled in."""
+        if not self.signed_in_lately():
+            return self.prove_again()
         if "preview" not in request.GET:
             asked = {name: request.GET[name] for name in request.GET}
             return self._page(self._form(initial=asked))
