@@ -1,5 +1,6 @@
 """Jobs in the console: the list and one job say what the API says, and its buttons do it."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +9,21 @@ from uuid import UUID
 import pytest
 
 import tenants.facade
+from batch_jobs import browsing
 from batch_jobs.models import BulkJob
 from billing.facade import open_account
 from headrace.console_kit import formats
 from tenants.contracts import Role
-from tests.batch_jobs.batch_cast import MODEL, selling
-from tests.batch_jobs.summary_cast import SummaryTenant, make_summary_tenant
+from tests.batch_jobs import batch_cast
+from tests.batch_jobs.batch_cast import MODEL, BatchTenant, selling
+from tests.batch_jobs.summary_cast import (
+    SummaryTenant,
+    answer,
+    document,
+    fail,
+    make_summary_tenant,
+    tend_now,
+)
 from tests.headrace.door import Door, member_of
 
 pytestmark = pytest.mark.usefixtures("django_database")
@@ -68,7 +78,7 @@ def set_counts(summary_id: str, **columns: object) -> None:
 def test_without_jobs_the_page_teaches_the_first_one(desk: Desk) -> None:
     text = desk.text(desk.jobs_path)
 
-    assert "/v1/files -H" in text
+    assert "/v1/files" in text
     assert "headrace summarize" in text
 
 
@@ -157,3 +167,116 @@ def test_a_viewer_sees_no_buttons_and_no_texts(desk: Desk) -> None:
     assert page.status_code == 200
     assert 'name="do"' not in page.text
     assert viewer.get(f"{desk.path(summary_id)}?part=samples").status_code == 403
+
+
+def test_failures_are_counted_by_reason_and_the_first_are_shown(desk: Desk) -> None:
+    summary_id = desk.house.running("one", "two", "three")
+    fail(summary_id, "one", "three")
+    text = desk.text(f"{desk.path(summary_id)}?part=failures")
+
+    assert "too_odd 2" in text
+    assert "one in.jsonl 1 too_odd it is too odd three in.jsonl 3 too_odd" in text
+    assert "Counted among" not in text
+
+
+def test_only_a_bounded_part_of_a_job_is_looked_at(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary_id = desk.house.running("one", "two", "three")
+    fail(summary_id, "one", "three")
+    monkeypatch.setattr(browsing, "ROWS_LOOKED_AT_MAX", 2)
+    text = desk.text(f"{desk.path(summary_id)}?part=failures")
+
+    assert "too_odd 1" in text
+    assert "Counted among" in text
+
+
+def test_previewed_documents_stand_beside_their_summaries(desk: Desk) -> None:
+    long = "many words " * 1000
+    file_id = desk.house.upload([document("short"), document("long", long), document("left")])
+    summary_id = desk.house.post(input_file_ids=[file_id]).json()["id"]
+    tend_now()
+    answer(summary_id, "short", "long")
+    text = desk.text(f"{desk.path(summary_id)}?part=samples")
+
+    assert "text of short Summary summary of short" in text
+    assert f"{long[: browsing.SAMPLE_BYTES_MAX].strip()}… Summary summary of long" in text
+    assert "left" not in text
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_results_are_the_very_files_of_the_api(desk: Desk, form: str) -> None:
+    summary_id = desk.house.running("one", "two")
+    answer(summary_id, "one", "two")
+    tend_now()
+    path = f"{desk.path(summary_id)}/results?format={form}"
+    shown = desk.owner.get(path)
+    asked = desk.house.door.get(f"/api/v1/summaries/{summary_id}/results?format={form}")
+
+    assert f'href="{path}' in desk.owner.get(desk.path(summary_id)).text
+    assert shown.status_code == asked.status_code == 200
+    assert shown.content == asked.content
+    assert shown.headers["content-disposition"] == asked.headers["content-disposition"]
+
+
+def test_failures_are_a_file_too(desk: Desk) -> None:
+    summary_id = desk.house.running("one")
+    fail(summary_id, "one")
+    tend_now()
+    shown = desk.owner.get(f"{desk.path(summary_id)}/failures?format=csv")
+    asked = desk.house.door.get(f"/api/v1/summaries/{summary_id}/failures?format=csv")
+
+    assert "too_odd" in shown.text
+    assert shown.text == asked.text
+
+
+def test_a_batch_shows_its_errors_and_hands_out_its_files(desk: Desk) -> None:
+    house = BatchTenant(desk.house.tenant, desk.house.door)
+    batch_id = house.running("one", "two")
+    batch_cast.answer(batch_id, "one")
+    batch_cast.refuse(batch_id, "two")
+    tend_now()
+    path = f"{desk.jobs_path}/{UUID(batch_id.removeprefix('batch_'))}"
+    output, errors = house.lines_of(batch_id)
+
+    assert "1 of 2 , 1 failed" in desk.text(path)
+    assert "unsupported_parameter 1" in desk.text(f"{path}?part=failures")
+    for which, lines in (("output", output), ("errors", errors)):
+        [line] = desk.owner.get(f"{path}/files/{which}").text.splitlines()
+        assert json.loads(line) in lines.values()
+    assert len(desk.owner.get(f"{path}/files/input").text.splitlines()) == 2
+    assert desk.owner.get(f"{path}/files/nothing").status_code == 404
+
+
+def test_a_bad_batch_says_what_is_wrong_with_its_input(desk: Desk) -> None:
+    house = BatchTenant(desk.house.tenant, desk.house.door)
+    batch_id = house.create(b"nope\n")
+    tend_now()
+    path = f"{desk.jobs_path}/{UUID(batch_id.removeprefix('batch_'))}"
+
+    assert "1 invalid_json_line This line is not parseable as valid JSON." in desk.text(path)
+
+
+def test_a_batch_is_cancelled(desk: Desk) -> None:
+    house = BatchTenant(desk.house.tenant, desk.house.door)
+    batch_id = house.running("one")
+    path = f"{desk.jobs_path}/{UUID(batch_id.removeprefix('batch_'))}"
+
+    assert desk.owner.post(path, data={"do": "cancel"}).status_code == 303
+    assert house.read(batch_id)["status"] == "cancelling"
+
+
+def test_what_failed_is_retried_and_results_are_deleted(desk: Desk) -> None:
+    summary_id = desk.house.running("one", "two")
+    answer(summary_id, "one")
+    fail(summary_id, "two")
+    tend_now()
+    assert desk.house.read(summary_id)["status"] == "completed"
+    assert desk.do("retry", summary_id) == 303
+    assert desk.house.read(summary_id)["status"] == "validating"
+    set_counts(summary_id, state="cancelled")
+    assert desk.do("delete", summary_id) == 303
+
+    assert desk.house.read(summary_id)["results_deleted_at"] is not None
+    assert desk.owner.get(f"{desk.path(summary_id)}/results").status_code == 404
+    assert "Results deleted" in desk.text(desk.path(summary_id))

@@ -17,6 +17,7 @@ from batch_jobs.contracts import BulkJobInfo, JobNotFound, JobView, Owner
 from headrace.console_kit.pages import PageView
 from headrace.management_api.bulk.files import content_answer
 from headrace.management_api.bulk.summary_results import failures_answer, results_answer
+from headrace.tenant_console.jobs.showing import ENDED
 from tenants.contracts import Permission
 
 SHARDS_SHOWN_MAX = 100
@@ -101,6 +102,6 @@ def downloads_of(page: PageView, view: JobView) -> list[Download]:
         label = "Parquet" if summary.results_shards == 1 else f"Parquet {shard + 1}"
         href = page.url("job-results", job.job_id, format="parquet", shard=shard)
         found.append(Download(label, href))
-    if job.items_completed < job.items_total:
+    if job.items_failed or (job.state in ENDED and job.items_completed < job.items_total):
         found.append(Download("Failures", page.url("job-failures", job.job_id, format="csv")))
     return found

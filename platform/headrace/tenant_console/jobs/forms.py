@@ -152,6 +152,8 @@ class SummaryForm(_FilesForm):
         model = self.fields["model"]
         assert isinstance(model, forms.ChoiceField)
         model.choices = [(name, name) for name in models]
+        if not models:
+            model.help_text = "No model is for sale at the batch price."
         self.initial.setdefault("model", settings.SUMMARY_MODEL)
         self.fields |= _bounds(zone, currency)
 

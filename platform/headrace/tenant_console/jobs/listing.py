@@ -82,7 +82,7 @@ class JobsPage(PageView):
             Column("State"),
             Column("Progress"),
             Column("Speed", is_number=True, hides=True),
-            Column("Cost so far", is_number=True),
+            Column("Cost so far", is_number=True, hides=True),
             Column("Remaining", is_number=True, hides=True),
             *([Column("Project", hides=True)] if has_project else []),
             Column("Created", hides=True),

@@ -13,6 +13,7 @@ from billing.contracts import ModelNotFound, ModelRetired, ServiceTier
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.tenant_console.jobs.showing import (
+    ENDED,
     cells,
     pause_text,
     progress_bar,
@@ -40,6 +41,10 @@ def live_context(
         "saved_pico": None if interactive_pico is None else interactive_pico - job.charge_pico,
         "interactive_pico": interactive_pico,
         "account": _account(view, interactive_pico, currency),
+        "basis": _basis(view),
+        "ended": job.items_completed + job.items_failed,
+        "has_ended": job.state in ENDED,
+        "duration_ms": _duration_ms(job),
     }
 
 
@@ -84,12 +89,24 @@ def _account(view: JobView, interactive_pico: int | None, currency: str) -> Tabl
     columns = [
         Column("What", is_hidden_title=True),
         Column("Estimate", is_number=True),
-        Column("So far" if job.state == "in_progress" else "Actual", is_number=True),
+        Column("Actual" if job.state in ENDED else "So far", is_number=True),
     ]
     if not estimate:
         columns.pop(1)
         rows = [Row([row.cells[0], row.cells[2]]) for row in rows]
     return Table("Estimate against actual", columns, rows)
+
+
+def _basis(view: JobView) -> str:
+    """What the estimate stands on."""
+    estimate = view.summary.estimate if view.summary else {}
+    if not estimate:
+        return ""
+    words = {"counted": "counted", "sampled": "from samples"}
+    prompt = words.get(estimate["prompt_basis"], estimate["prompt_basis"])
+    is_measured = estimate["completion_basis"] == "measured"
+    completion = "as an earlier job had them" if is_measured else "at most"
+    return f"Estimate: prompt tokens {prompt}, completion tokens {completion}"
 
 
 def _duration_ms(job: BulkJobInfo) -> int | None:

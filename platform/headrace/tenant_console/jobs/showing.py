@@ -101,9 +101,12 @@ def progress_bar(job: BulkJobInfo) -> SafeString:
 
 
 def speed_text(view: JobView) -> str:
-    """`12.3 documents/s`, over the last minute."""
-    speed = view.progress.documents_per_s
-    return f"{speed:.3g} {noun(view.job)}/s" if speed else formats.UNKNOWN
+    """`12.3 documents/s`, or a minute; over the last minute."""
+    per_s = view.progress.documents_per_s
+    if not per_s:
+        return formats.UNKNOWN
+    number, unit = (per_s, "s") if per_s >= 1 else (per_s * 60, "min")
+    return f"{number:.3g} {noun(view.job)}/{unit}"
 
 
 def remaining_text(view: JobView) -> str:

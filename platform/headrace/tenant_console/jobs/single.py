@@ -161,6 +161,7 @@ class JobPage(PageView):
             bounds=bounds,
             bounds_is_open=status != HTTPStatus.OK,
             downloads=downloads_of(self, view) if sees_texts else [],
+            download_note="" if job.state in ENDED else "what is done so far",
             has_samples=sees_texts
             and summary is not None
             and job.items_completed > 0
