@@ -50,7 +50,7 @@ class UsageOverview:
     recent: UsageSum
     """The last 24 clock hours, the one that runs among them: up to an hour less than 24 hours."""
     first_token: FirstTokenTimes
-    """Of the same span as `recent`."""
+    """Of the interactive requests of the same span as `recent`: nobody waits for bulk work."""
     days: tuple[UsageSum, ...]
     """The last 30 days, the oldest first, today last."""
     month_ends_at: datetime

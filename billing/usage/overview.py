@@ -55,7 +55,8 @@ def usage_overview(organization_id: UUID, now: datetime, time_zone: str) -> Usag
     bounds = sorted({at for span in spans.each() for at in span})
     with tenant_scope(organization_id):
         pieces = sums(organization_id, Asked(bounds, ()))
-        counts = first_token_counts(organization_id, Asked(spans.recent, ()))
+        asked = Asked(spans.recent, (), tiers=(ServiceTier.INTERACTIVE,))
+        counts = first_token_counts(organization_id, asked)
 
     def sum_of(span: Span) -> UsageSum:
         return _sum(span, min(span[1], now), bounds, pieces)

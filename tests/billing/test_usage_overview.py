@@ -131,6 +131,20 @@ def test_nobody_sees_anothers_and_an_empty_house_is_zero(acme: Tenant, globex: T
     )
 
 
+def test_first_tokens_are_those_that_somebody_waited_for(acme: Tenant) -> None:
+    waits_ms = {ServiceTier.INTERACTIVE: 100, ServiceTier.BATCH: 60_000}
+    at = NOW - timedelta(hours=3)
+    both = [
+        Planted(at, tier=tier.value, queue_ms=ms, prefill_ms=0) for tier, ms in waits_ms.items()
+    ]
+    with planted(acme, both):
+        seen = usage_overview(acme.organization_id, NOW, "UTC").first_token
+
+    assert seen.requests == 1
+    assert seen.p95_ms is not None
+    assert seen.p95_ms <= 110
+
+
 def test_an_overview_takes_few_statements(acme: Tenant) -> None:
     with CaptureQueriesContext(connections["default"]) as captured:
         usage_overview(acme.organization_id, NOW, "Europe/Amsterdam")

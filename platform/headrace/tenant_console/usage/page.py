@@ -17,6 +17,7 @@ import tenants.facade
 from billing.contracts import (
     BucketWidth,
     LatencyQuery,
+    ServiceTier,
     UsageBucket,
     UsageQuery,
     UsageRow,
@@ -129,6 +130,7 @@ class UsagePage(PageView):
             before=before,
             chart=self._chart(query, buckets),
             latency_chart=self._latencies(query),
+            latency_note=f"queueing and prefill of {wanted.tier or 'interactive'} requests",
             table=self._table(buckets),
             requests_href=self._requests(start_at, end_at),
             models=self._models(),
@@ -230,7 +232,8 @@ class UsagePage(PageView):
                 query.time_zone,
                 project_ids=query.project_ids,
                 models=query.models,
-                tiers=query.tiers,
+                # Unless asked for: bulk work queues for minutes, and nobody waits for it.
+                tiers=query.tiers or (ServiceTier.INTERACTIVE,),
                 buckets_max=query.buckets_max,
             ),
         )
