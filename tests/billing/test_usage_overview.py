@@ -134,9 +134,7 @@ def test_nobody_sees_anothers_and_an_empty_house_is_zero(acme: Tenant, globex: T
 def test_first_tokens_are_those_that_somebody_waited_for(acme: Tenant) -> None:
     waits_ms = {ServiceTier.INTERACTIVE: 100, ServiceTier.BATCH: 60_000}
     at = NOW - timedelta(hours=3)
-    both = [
-        Planted(at, tier=tier.value, queue_ms=ms, prefill_ms=0) for tier, ms in waits_ms.items()
-    ]
+    both = [Planted(at, tier=tier.value, output=1, queue_ms=ms) for tier, ms in waits_ms.items()]
     with planted(acme, both):
         seen = usage_overview(acme.organization_id, NOW, "UTC").first_token
 
