@@ -123,11 +123,12 @@ class KeysPage(KeysView):
 
     def _state(self, key: KeyInfo) -> SafeString:
         state = self.state(key)
-        if state.word != "rotating" or state.ends_at is None:
+        if state.ends_at is None:
             return badge(state.word, state.tone)
         return format_html(
-            '{}<span class="cell-note">stops {}</span>',
+            '{}<span class="cell-note text-nowrap">{}{}</span>',
             badge(state.word, state.tone),
+            "stops " if state.word == "rotating" else "",
             formats.age(state.ends_at, self.zone, self.now),
         )
 

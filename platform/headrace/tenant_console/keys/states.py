@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.console_kit.formats import age_text, count_text
+from headrace.console_kit.formats import count_text
 from tenants.contracts import KeyInfo, KeyScope, MinuteLimits
 
 EXPIRY_NEAR = timedelta(days=14)
@@ -49,7 +49,7 @@ def state_of(key: KeyInfo, now: datetime, closed_ids: Collection[UUID] = frozens
         return KeyState("rotating", "yellow", min(key.revoke_at, expires_at or key.revoke_at))
     if expires_at is not None:
         tone = "yellow" if expires_at - now < EXPIRY_NEAR else "green"
-        return KeyState(f"expires {age_text(expires_at, now)}", tone, expires_at)
+        return KeyState("expires", tone, expires_at)
     return KeyState("active", "green")
 
 
