@@ -65,6 +65,11 @@ def of_project(side: Side, _arguments: Arguments) -> Fields:
     return {"name": "new", "project_id": str(side.project_id), "scopes": "chat"}
 
 
+def of_first_project(side: Side, _arguments: Arguments) -> Fields:
+    """The first project, by a form's field."""
+    return {"project": str(side.project_id)}
+
+
 def an_account(side: Side, _arguments: Arguments) -> Fields:
     """A service account, by a form's field."""
     return {"account_id": str(service_account(side)["service_account_id"])}
@@ -188,6 +193,7 @@ PAGES: dict[str, Page] = {
         project, forms={"save": Form({"name": "renamed"})}
     ),
     "<slug:slug>/leave": Page(forms={"leave": Form({"confirm": "another"}, status=422)}),
+    "<slug:slug>/playground": Page(forms={"ticket": Form(of_first_project, status=200)}),
     "<slug:slug>/keys": Page(),
     "<slug:slug>/keys/new": Page(forms={"create": Form(of_project, status=200)}),
     "<slug:slug>/keys/accounts": Page(

@@ -25,6 +25,7 @@ TENANT: tuple[Entry, ...] = (
     Entry("overview", "Overview", "home", Permission.USAGE_READ),
     Entry("usage", "Usage", "chart-bar", Permission.USAGE_READ),
     Entry("jobs", "Jobs", "stack-2", Permission.JOBS_READ),
+    Entry("playground", "Playground", "message", Permission.PLAYGROUND),
     Entry("keys", "API keys", "key", Permission.KEYS_READ, "Manage"),
     Entry("limits", "Limits", "gauge", Permission.LIMITS_READ, "Manage"),
     Entry("billing", "Billing", "credit-card", Permission.BILLING_READ, "Manage"),

@@ -32,6 +32,7 @@ from headrace.tenant_console.keys.single import KeyEditPage, KeyPage, KeyRotateP
 from headrace.tenant_console.limits.listing import LimitsPage
 from headrace.tenant_console.limits.setting import LimitNewPage, LimitPage
 from headrace.tenant_console.overview.page import OverviewPage
+from headrace.tenant_console.playground import PlaygroundPage
 from headrace.tenant_console.projects.pages import ProjectEditPage, ProjectPage, ProjectsPage
 from headrace.tenant_console.search import SearchPage
 from headrace.tenant_console.settings.deleting import DeletePage
@@ -67,6 +68,7 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("jobs/<uuid:job_id>/results", ResultsDownload.as_view(), name="job-results"),
     path("jobs/<uuid:job_id>/failures", FailuresDownload.as_view(), name="job-failures"),
     path("jobs/<uuid:job_id>/files/<str:which>", BatchFileDownload.as_view(), name="job-file"),
+    path("playground", PlaygroundPage.as_view(), name="playground"),
     path("team", TeamPage.as_view(), name="team"),
     path("team/invite", InvitePage.as_view(), name="team-invite"),
     path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),

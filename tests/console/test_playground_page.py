@@ -1,0 +1,147 @@
+"""The playground's page, and its tickets: whose they are, and which key pays."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import websockets
+
+import tenants.facade
+from tenants.contracts import KeyKind, KeyScope, Role
+from tests import books
+from tests.billing.cast import make_offer
+from tests.headrace.door import Door, member_of
+from tests.house import LiveHouse, Tenant, new_tenant
+
+MODEL = "mill-for-playing"
+FRANCE = "What is the capital of France?"
+
+
+@pytest.fixture
+def acme(django_database: object) -> Tenant:
+    """Whose playground it is."""
+    make_offer(MODEL, 1_000_000, 250_000, 4_000_000)
+    return new_tenant()
+
+
+def member(tenant: Tenant, role: Role = Role.DEVELOPER) -> Door:
+    return member_of(tenant.organization_id, role)
+
+
+def playground_keys(tenant: Tenant) -> list[Any]:
+    actor = tenants.facade.operator_of(tenant.organization_id)
+    listed = tenants.facade.list_keys(actor, KeyKind.PROJECT)
+    return [key for key in listed if key.settings.name == "Playground"]
+
+
+def ask_ticket(who: Door, tenant: Tenant, project_id: UUID | None = None) -> Any:
+    project = str(project_id or tenant.project_id)
+    path = f"/console/{tenant.slug}/playground"
+    return who.post(path, data={"do": "ticket", "project": project})
+
+
+def test_the_page_offers_the_models_and_their_prices(acme: Tenant) -> None:
+    page = member(acme).get(f"/console/{acme.slug}/playground")
+
+    assert page.status_code == 200
+    assert f'<option value="{MODEL}">' in page.text
+    started = page.text.index('id="play-about"')
+    told = json.loads(
+        page.text[page.text.index("{", started) : page.text.index("</script", started)]
+    )
+    assert told["models"][MODEL] == {
+        "input_pico": 1_000_000,
+        "cached_pico": 250_000,
+        "output_pico": 4_000_000,
+        "output_tokens_max": 2048,
+        "context_tokens_max": 8192,
+    }
+
+
+def test_a_ticket_makes_one_key_for_a_project_that_can_only_chat(acme: Tenant) -> None:
+    first, second = (ask_ticket(member(acme), acme) for _ in range(2))
+    (key,) = playground_keys(acme)
+
+    assert first.status_code == second.status_code == 200
+    assert first.headers["cache-control"] == "no-store"
+    assert first.json()["ticket"] != second.json()["ticket"]
+    assert key.project_id == acme.project_id
+    assert key.settings.scopes == {KeyScope.CHAT}
+
+
+def test_a_revoked_key_is_replaced_at_the_next_use(acme: Tenant) -> None:
+    ask_ticket(member(acme), acme)
+    (key,) = playground_keys(acme)
+    tenants.facade.revoke_key(acme.organization_id, key.key_id, using="housekeeper")
+
+    assert ask_ticket(member(acme), acme).status_code == 200
+    assert len(playground_keys(acme)) == 2
+
+
+def test_there_is_no_ticket_for_a_project_of_others(acme: Tenant) -> None:
+    globex = new_tenant()
+
+    assert ask_ticket(member(acme), acme, globex.project_id).status_code == 404
+    assert ask_ticket(member(acme), acme, uuid4()).status_code == 404
+    assert ask_ticket(member(acme, Role.VIEWER), acme).status_code == 403
+    assert playground_keys(acme) == []
+
+
+def test_without_a_project_the_page_says_what_to_do(acme: Tenant) -> None:
+    tenants.facade.archive_project(acme.organization_id, acme.project_id)
+
+    assert "Create a project" in member(acme).get(f"/console/{acme.slug}/playground").text
+
+
+def stream_with(house: LiveHouse, ticket: str, cookies: str) -> tuple[int | None, list[Any]]:
+    """How a socket with this ticket ends, and what it says to one short request."""
+
+    async def story() -> tuple[int | None, list[Any]]:
+        heard: list[Any] = []
+        url = house.root_url.replace("http", "ws") + "/v1/stream"
+        async with websockets.connect(
+            url,
+            subprotocols=["headrace.v1", ticket],  # type: ignore[list-item]  # plain strings
+            additional_headers={"cookie": cookies},
+            proxy=None,
+        ) as connection:
+            body = {
+                "model": house.model,
+                "messages": [{"role": "user", "content": FRANCE}],
+                "max_tokens": 2,
+            }
+            try:
+                await connection.send(json.dumps({"type": "create", "id": "a", "body": body}))
+                while not heard or heard[-1]["event"] == "chunk":
+                    heard.append(json.loads(await asyncio.wait_for(connection.recv(), 60)))
+            except websockets.ConnectionClosed:
+                return connection.close_code, heard
+        return None, heard
+
+    return asyncio.run(story())
+
+
+@pytest.mark.long
+def test_a_ticket_is_of_use_in_its_persons_session_only(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    owner, other = member(tenant), member(tenant)
+
+    def cookies(of: Door) -> str:
+        return "; ".join(f"{name}={value}" for name, value in of.cookies.items())
+
+    def ticket() -> str:
+        return str(ask_ticket(owner, tenant).json()["ticket"])
+
+    code, heard = stream_with(house, ticket(), cookies(owner))
+    (event,) = books.events(tenant)
+    (key,) = playground_keys(tenant)
+
+    assert code is None
+    assert heard[-1]["event"] == "done"
+    assert heard[-1]["data"]["charge_pico"] == str(event["charge_pico"])
+    receipt = house.receipt(tenant, heard[-1]["data"]["request_id"])
+    assert receipt["api_key_id"] == str(key.key_id)
+    assert stream_with(house, ticket(), "") == (4401, [])
+    assert stream_with(house, ticket(), cookies(other)) == (4401, [])
