@@ -52,7 +52,7 @@ def accent(request: HttpRequest) -> HttpResponse:
         f'[data-bs-theme="dark"] {{ --tblr-link-color-rgb: {_listed(light)};'
         f" --tblr-link-hover-color-rgb: {_listed(light)}; --tblr-link-color: rgb({_listed(light)});"
         " }\n"
-        f'[data-bs-theme="dark"] .btn-link {{ --tblr-btn-color: rgb({_listed(light)}); }}\n',
+        f'[data-bs-theme="dark"] .btn-link {{ color: rgb({_listed(light)}); }}\n',
         content_type="text/css",
         headers={"Cache-Control": f"public, max-age={MAX_AGE_S}"},
     )

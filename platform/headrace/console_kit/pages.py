@@ -21,8 +21,10 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.utils.functional import cached_property
 from django.views import View
+from django.views.decorators.gzip import gzip_page
 
 import billing.facade
 import tenants.facade
@@ -46,6 +48,8 @@ SEE_OTHER = 303
 READS = frozenset({"GET", "HEAD"})
 
 
+# Pages hold no secret beside what a visitor sends; their tokens are masked anew each time.
+@method_decorator(gzip_page, name="dispatch")
 class SignedInView(View):
     """A page for somebody who is signed in. Errors that have a status become pages."""
 
