@@ -12,6 +12,7 @@ from billing.catalog.aliases import (
     set_alias,
     update_alias,
 )
+from billing.catalog.listing import list_prices, offers, price_books
 from billing.catalog.offers import publish_offer, set_offer_life
 from billing.catalog.preview import preview_events, preview_export
 from billing.catalog.price_books import publish_book, set_price
@@ -130,8 +131,10 @@ __all__ = [
     "key_activity",
     "lift_quota",
     "line_text",
+    "list_prices",
     "models_for_sale",
     "note_payment",
+    "offers",
     "open_account",
     "open_own_account",
     "parse_decimal",
@@ -144,6 +147,7 @@ __all__ = [
     "preview_export",
     "preview_quota",
     "previous_span",
+    "price_books",
     "price_history",
     "profile_of",
     "publish_book",

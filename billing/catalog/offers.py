@@ -68,7 +68,7 @@ def set_offer_life(
                     raise ValueError("a model cannot end before it is deprecated")
                 row.deprecated_at = row.shutdown_at
         row.save(using=using, update_fields=["deprecated_at", "shutdown_at", "successor"])
-    return _offer(row)
+    return offer_of(row)
 
 
 def _successor(public_id: str, successor: str | None, using: str) -> OfferRow | None:
@@ -82,7 +82,8 @@ def _successor(public_id: str, successor: str | None, using: str) -> OfferRow | 
     return found
 
 
-def _offer(row: OfferRow) -> Offer:
+def offer_of(row: OfferRow) -> Offer:
+    """A row as other packages see it."""
     return Offer(
         offer_id=row.id,
         public_id=row.public_id,

@@ -157,6 +157,18 @@ class PriceSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceBookInfo:
+    """A version of the list: who published it, and since when it holds."""
+
+    book_id: UUID
+    version: int
+    note: str
+    effective_at: datetime
+    created_at: datetime
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Alias:
     """A tenant's own name for an offer, in one project or (None) in the whole organization."""
 

@@ -45,6 +45,8 @@ def order() -> Arguments:
 
 ROUTES: Mapping[str, Callable[[], Arguments]] = {
     "": nothing,
+    "models": nothing,
+    "models/prices": nothing,
     "tenants": nothing,
     "tenants/<uuid:organization_id>": tenant,
     "orders/<uuid:order_id>": order,

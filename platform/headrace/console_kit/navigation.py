@@ -47,6 +47,7 @@ class OperatorEntry:
 
 OPERATOR: tuple[OperatorEntry, ...] = (
     OperatorEntry("fleet", "Fleet", "server"),
+    OperatorEntry("models", "Models and prices", "tag"),
     OperatorEntry("tenants", "Tenants", "building"),
 )
 

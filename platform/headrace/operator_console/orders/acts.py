@@ -34,6 +34,7 @@ from tenants.contracts import (
 )
 
 PREVIEW = timedelta(days=30)
+PREVIEW_LINES_MAX = 500
 AUTHOR_CHARS_MAX = 128
 Answer = dict[str, Any]
 
@@ -94,12 +95,13 @@ def preview_prices(order: Placed) -> Answer:
     draft = _draft(order.asked)
     end_at = datetime.now(UTC)
     lines = billing.facade.preview_events(draft, end_at - PREVIEW, end_at)
+    slugs = {str(one): slug for one, slug in tenants.facade.organization_slugs().items()}
     return {
         "text": "This is what the usage of the last 30 days would have cost.",
         "currency": draft.currency,
         "lines": [
             {
-                "organization_id": line.tenant,
+                "tenant": slugs.get(line.tenant, line.tenant),
                 "model": line.model,
                 "tier": line.tier.value,
                 "requests": line.requests,
@@ -108,7 +110,7 @@ def preview_prices(order: Placed) -> Answer:
             }
             for line in lines
             if line.now_pico != line.draft_pico
-        ],
+        ][:PREVIEW_LINES_MAX],
         "now_pico": str(sum(line.now_pico or 0 for line in lines)),
         "draft_pico": str(sum(line.draft_pico or 0 for line in lines)),
     }
