@@ -107,6 +107,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     say(page.body.textContent.trim() || "That did not work. Try again.", "error");
   } else if (event.detail.xhr.status === 422) {
     event.detail.shouldSwap = true;
+    event.detail.isError = false;
   }
 });
 document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Try again.", "error"));
