@@ -164,6 +164,17 @@ def test_a_member_is_not_invited_again(acme: Company) -> None:
         facade.invite(acme.owner, acme.people[Role.VIEWER].email, Role.ADMIN)
 
 
+def test_open_invitations_are_listed_apart(acme: Company, ada: Person) -> None:
+    used = facade.invite(acme.owner, ada.email, Role.VIEWER)
+    facade.accept_invitation(ada.user_id, used.token)
+    withdrawn = facade.invite(acme.owner, "withdrawn@example.com", Role.VIEWER)
+    facade.revoke_invitation(acme.owner, withdrawn.invitation.invitation_id)
+    left = facade.invite(acme.owner, "open@example.com", Role.VIEWER).invitation
+
+    assert facade.list_invitations(acme.owner, only_open=True) == [left]
+    assert len(facade.list_invitations(acme.owner)) == 3
+
+
 def test_a_second_invitation_withdraws_the_first(acme: Company, ada: Person) -> None:
     first = facade.invite(acme.owner, ada.email, Role.ADMIN)
     second = facade.invite(acme.owner, ada.email, Role.VIEWER)
