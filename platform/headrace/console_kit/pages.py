@@ -19,12 +19,12 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.decorators import method_decorator
+from django.utils.decorators import decorator_from_middleware, method_decorator
 from django.utils.functional import cached_property
 from django.views import View
-from django.views.decorators.gzip import gzip_page
 
 import billing.facade
 import tenants.facade
@@ -48,8 +48,20 @@ SEE_OTHER = 303
 READS = frozenset({"GET", "HEAD"})
 
 
+class PageCompression(GZipMiddleware):
+    """Of whole pages: the library packs each part of a stream by itself, which clients misread."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """A download goes out as it is."""
+        if response.streaming:
+            return response
+        return super().process_response(request, response)
+
+
 # Pages hold no secret beside what a visitor sends; their tokens are masked anew each time.
-@method_decorator(gzip_page, name="dispatch")
+@method_decorator(decorator_from_middleware(PageCompression), name="dispatch")
 class SignedInView(View):
     """A page for somebody who is signed in. Errors that have a status become pages."""
 
