@@ -19,7 +19,7 @@ from headrace.tenant_console.jobs.showing import (
     progress_bar,
     remaining_text,
     shown_state,
-    speed_text,
+    speed,
 )
 
 
@@ -36,7 +36,7 @@ def live_context(
         "shown_state": shown_state(view),
         "pause_text": pause_text(job),
         "progress": progress_bar(job),
-        "speed": speed_text(view),
+        "speed": speed(view),
         "remaining": remaining_text(view),
         "saved_pico": None if interactive_pico is None else interactive_pico - job.charge_pico,
         "interactive_pico": interactive_pico,

@@ -100,13 +100,23 @@ def progress_bar(job: BulkJobInfo) -> SafeString:
     )
 
 
-def speed_text(view: JobView) -> str:
-    """`12.3 documents/s`, or a minute; over the last minute."""
+class Speed(NamedTuple):
+    """`12.3` of `documents/s`, or a minute."""
+
+    number: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.unit}".strip()
+
+
+def speed(view: JobView) -> Speed:
+    """Over the last minute."""
     per_s = view.progress.documents_per_s
     if not per_s:
-        return formats.UNKNOWN
+        return Speed(formats.UNKNOWN, "")
     number, unit = (per_s, "s") if per_s >= 1 else (per_s * 60, "min")
-    return f"{number:.3g} {noun(view.job)}/{unit}"
+    return Speed(f"{number:.3g}", f"{noun(view.job)}/{unit}")
 
 
 def remaining_text(view: JobView) -> str:
@@ -130,7 +140,7 @@ def cells(view: JobView, currency: str) -> Cells:
             state_badge(view),
         ),
         progress=part("progress", progress_bar(job)),
-        speed=part("speed", speed_text(view)),
+        speed=part("speed", str(speed(view))),
         charge=part("charge", formats.money(job.charge_pico, currency)),
         remaining=part("remaining", remaining_text(view)),
     )

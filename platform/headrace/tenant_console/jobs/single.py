@@ -13,7 +13,14 @@ from django.http.response import HttpResponseBase
 
 import batch_jobs.facade
 import tenants.facade
-from batch_jobs.contracts import InputInvalid, JobStateWrong, JobView, Owner, TooMuchEnqueued
+from batch_jobs.contracts import (
+    FileMissing,
+    InputInvalid,
+    JobStateWrong,
+    JobView,
+    Owner,
+    TooMuchEnqueued,
+)
 from batch_jobs.facade import NewBounds
 from headrace.console_kit import formats
 from headrace.console_kit.pages import PageView
@@ -141,7 +148,7 @@ class JobPage(PageView):
         job, summary = view.job, view.summary
         names = tenants.facade.key_names(self.actor, [job.key_id])
         file_ids = summary.input_file_ids if summary else (job.input_file_id,)
-        inputs = [file_id.hex for file_id in file_ids if file_id is not None]
+        inputs = [file_id for file_id in file_ids if file_id is not None]
         sees_texts = self.may(Permission.REQUESTS_READ)
         return self.show(
             status=status,
@@ -151,7 +158,7 @@ class JobPage(PageView):
             key_name=names.get(job.key_id),
             key_href=self.url("key", job.key_id),
             project=self._project_name(job.project_id),
-            inputs=[f"file-{file_id}" for file_id in inputs[:INPUTS_SHOWN_MAX]],
+            inputs=[self._input_name(view, file_id) for file_id in inputs[:INPUTS_SHOWN_MAX]],
             more_inputs=len(inputs[INPUTS_SHOWN_MAX:]),
             options=[(OPTIONS[name], job.options[name]) for name in OPTIONS if name in job.options],
             schema=job.options.get("schema"),
@@ -173,6 +180,12 @@ class JobPage(PageView):
 
     def _project_name(self, project_id: UUID) -> str:
         return tenants.facade.read_project(self.actor, project_id).name
+
+    def _input_name(self, view: JobView, file_id: UUID) -> str:
+        try:
+            return batch_jobs.facade.read_file(self._owner(view), file_id).filename
+        except FileMissing:
+            return f"file-{file_id.hex}, deleted"
 
     def _errors(self, view: JobView) -> Table | None:
         if not view.job.errors:
