@@ -118,7 +118,7 @@ function showCode() {
 const NAMES = { user: "You", assistant: "Model", error: "Not answered" };
 
 function draw(turn) {
-  const item = document.createElement("li");
+  const item = document.createElement("div");
   item.className = `play-turn play-${turn.role}`;
   const name = document.createElement("div");
   name.className = "play-name";
@@ -326,7 +326,7 @@ function isBusy(busy, said) {
   at("send").hidden = busy;
   at("stop").hidden = !busy;
   at("state").textContent = said;
-  if (!busy) at("message").focus();
+  if (!busy) readyToType();
 }
 
 function begin() {
@@ -341,7 +341,12 @@ function begin() {
   }
   keep();
   showCode();
-  at("message").focus();
+  readyToType();
+}
+
+/* Where a finger types, the keyboard comes when it is asked for. */
+function readyToType() {
+  if (matchMedia("(pointer: fine)").matches) at("message").focus({ preventScroll: true });
 }
 
 function showLanguage(chosen) {
@@ -380,5 +385,5 @@ if (about) {
   }
   restore();
   showCode();
-  at("message").focus();
+  readyToType();
 }
