@@ -80,7 +80,7 @@ from tenants.people.members import (
     standing_among,
     strangers_among,
 )
-from tenants.people.operators import all_tenants
+from tenants.people.operators import all_tenants, tenant_slugs
 from tenants.people.permissions import (
     ROLE_PERMISSIONS,
     actor_for_key,
@@ -227,6 +227,7 @@ __all__ = [
     "store_idempotent_answer",
     "strangers_among",
     "tenant_scope",
+    "tenant_slugs",
     "update_key",
     "update_organization",
     "update_project",

@@ -105,3 +105,19 @@ def carry_out_orders() -> None:
     from headrace.operator_console.orders.carrying_out import carry_out
 
     carry_out()
+
+
+@app.task(name="headrace.report_house")
+def report_house() -> None:
+    """Writes down how the house is, for the operator's pages."""
+    from headrace.operator_console.reports.house import report_house as report
+
+    report()
+
+
+@app.task(name="headrace.reconcile")
+def reconcile() -> None:
+    """Checks every invariant of the books, and says what is broken."""
+    from headrace.operator_console.reports.books import reconcile_and_keep
+
+    reconcile_and_keep()

@@ -614,6 +614,7 @@ CELERY_TASK_ROUTES = {
     "batch_jobs.tend": {"queue": "tending"},
     "batch_jobs.sweep": {"queue": "tending"},
     "billing.*": {"queue": "billing"},
+    "headrace.reconcile": {"queue": "billing"},
     "tenants.deliver_webhooks": {"queue": "webhooks"},
     "tenants.send_mail": {"queue": "mail"},
     "tenants.keep_and_forget": {"queue": "retention"},
@@ -708,12 +709,20 @@ GPU_HOUR_CURRENCY = os.environ.get("HEADRACE_GPU_HOUR_CURRENCY", "USD")
 """What an hour of an engine's GPU costs the house; None is unknown, and so is what it leads to."""
 OPERATOR_REPORT_S = _integer("HEADRACE_OPERATOR_REPORT_S", 30)
 """How often a worker writes down how the house is."""
+RECONCILE_S = _integer("HEADRACE_RECONCILE_S", 86_400)
+"""How often a worker checks every invariant of the books."""
 CELERY_BEAT_SCHEDULE |= {
     "carry out operators' orders": {
         "task": "headrace.carry_out_orders",
         "schedule": OPERATOR_ORDERS_S,
         "options": {"expires": OPERATOR_ORDERS_S},
     },
+    "report how the house is": {
+        "task": "headrace.report_house",
+        "schedule": OPERATOR_REPORT_S,
+        "options": {"expires": OPERATOR_REPORT_S},
+    },
+    "reconcile": {"task": "headrace.reconcile", "schedule": RECONCILE_S},
 }
 
 # --- metrics, which show how busy the house is: never on the port that tenants reach --------------

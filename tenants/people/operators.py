@@ -4,6 +4,7 @@ Runs as role `app`: the database's own function asks whether the person is of th
 second factor, and reads past the policies only then. Changes nothing.
 """
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db import connections
@@ -51,3 +52,13 @@ def all_tenants(
                 *limits,
             ) in cursor.fetchall()
         ]
+
+
+def tenant_slugs(operator_id: UUID, organization_ids: Collection[UUID]) -> dict[UUID, str]:
+    """What these are called. Raises ProgrammingError for somebody who is no operator."""
+    with connections[APP_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT * FROM tenants_operator_slugs(%s, %s::uuid[])",
+            [operator_id, list(organization_ids)],
+        )
+        return dict(cursor.fetchall())

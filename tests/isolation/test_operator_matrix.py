@@ -49,6 +49,8 @@ ROUTES: Mapping[str, Callable[[], Arguments]] = {
     "models/prices": nothing,
     "tenants": nothing,
     "tenants/<uuid:organization_id>": tenant,
+    "money": nothing,
+    "system": nothing,
     "orders/<uuid:order_id>": order,
 }
 """Each with arguments of something that is there."""

@@ -72,6 +72,7 @@ BEFORE_A_TENANT_IS_KNOWN = {
     "batch_jobs_forfeit_items",
     "batch_jobs_preview",
     "tenants_operator_tenants",
+    "tenants_operator_slugs",
     "billing_operator_accounts",
     "billing_operator_usage",
     "operator_place_order",

@@ -49,6 +49,8 @@ OPERATOR: tuple[OperatorEntry, ...] = (
     OperatorEntry("fleet", "Fleet", "server"),
     OperatorEntry("models", "Models and prices", "tag"),
     OperatorEntry("tenants", "Tenants", "building"),
+    OperatorEntry("money", "Money", "coin"),
+    OperatorEntry("system", "System", "activity"),
 )
 
 

@@ -120,9 +120,7 @@ class ModelsPage(OperatorView):
             *(Column("Model"), Column("Tier"), Column("Currency", hides=True)),
             *(Column(label, is_number=True) for label in CLASS_LABELS.values()),
         ]
-        return Table(
-            "Prices now", columns, rows, empty="No model has a price."
-        )
+        return Table("Prices now", columns, rows, empty="No model has a price.")
 
     def _span(self, one: PriceSpan) -> Row:
         word, tone = "in force", "green"

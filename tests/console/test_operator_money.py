@@ -1,0 +1,149 @@
+"""The operator's pages of money and of the house: what workers wrote down, and exact sums."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import ProgrammingError, connections
+
+from billing.contracts import PICO, ServiceTier, TenantUsage, UsageCounts
+from billing.facade import settle, usage_overview
+from headrace.console_kit import formats
+from headrace.operator_console.models import ReportRow
+from headrace.operator_console.money import by, month_at
+from headrace.operator_console.reports.house import report_house
+from headrace.operator_console.reports.keeping import ReportName, keep, last
+from headrace.operator_console.system import SETTINGS, size_text
+from tenants.facade import operator_of, read_organization, tenant_slugs
+from tests.billing.cast import make_tenant, used
+from tests.console.operators import new_staff, operator
+from tests.headrace.door import new_user
+
+pytestmark = pytest.mark.usefixtures("django_database")
+
+
+def usage(model: str, tokens: int, charge_pico: int, currency: str = "USD") -> TenantUsage:
+    return TenantUsage(
+        *(uuid4(), model, ServiceTier.INTERACTIVE, currency, 1, tokens, 0, 0, charge_pico)
+    )
+
+
+def test_charges_are_summed_by_name_and_currency_the_most_first() -> None:
+    rows = by(
+        [
+            usage("small", 100, 10 * PICO),
+            usage("large", 10**6, 25 * PICO),
+            usage("small", 900, 5 * PICO),
+            usage("small", 10, 7 * PICO, "EUR"),
+        ],
+        "Model",
+        lambda one: one.model,
+    ).rows
+
+    said = [[re.sub("<[^>]*>", "", str(cell)) for cell in row.cells] for row in rows]
+    assert said == [
+        ["large", "1", "1M", "$25.00", "$25.00", "62 %"],
+        ["small", "2", "1,000", "$15.00", "$15,000.00", "38 %"],
+        ["small", "1", "10", "€7.00", "€700,000.00", "100 %"],
+    ]
+
+
+def test_months_are_whole_hours_of_utc() -> None:
+    now = datetime(2026, 3, 1, 0, 30, tzinfo=UTC)
+
+    assert month_at(now, is_last=False) == (
+        datetime(2026, 3, 1, tzinfo=UTC),
+        datetime(2026, 3, 1, 1, tzinfo=UTC),
+    )
+    assert month_at(now, is_last=True) == (
+        datetime(2026, 2, 1, tzinfo=UTC),
+        datetime(2026, 3, 1, tzinfo=UTC),
+    )
+
+
+def test_a_tenant_is_there_with_what_its_own_overview_says() -> None:
+    tenant = make_tenant("spends", credit_pico=PICO)
+    settle([used(tenant.held(), UsageCounts(60, 0, 40))])
+    slug = read_organization(operator_of(tenant.organization_id)).slug
+    month = usage_overview(tenant.organization_id, datetime.now(UTC), "UTC").month
+
+    page = operator().get("/operator/money").text
+
+    row = re.search(rf"<tr><td>{slug}</td>.*?</tr>", page, re.DOTALL)
+    assert row is not None
+    assert formats.money(month.charge_pico, "USD") in row[0]
+
+
+def test_the_last_reconcile_is_shown_whoever_ran_it() -> None:
+    call_command("reconcile", stdout=StringIO())
+    kept = last(new_staff(), ReportName.BOOKS)
+
+    assert kept is not None
+    assert kept.content["broken"] == []
+    assert "the books agree" in operator().get("/operator/money").text
+
+
+def test_what_is_broken_is_named() -> None:
+    """As the report would say it, were the books broken."""
+    content = {
+        "took_ms": 5,
+        "invariants": 60,
+        "rows": 7,
+        "broken": [{"broken_when": "legs do not sum", "table": "t", "findings": ["a, 5"]}],
+    }
+    keep(ReportName.BOOKS, content)
+    page = operator().get("/operator/money").text
+
+    assert "1 of 60 invariants" in page
+    assert "legs do not sum" in page
+    assert "a, 5" in page
+
+
+def test_before_any_worker_reported_nothing_is_known() -> None:
+    with connections["owner"].cursor() as cursor:
+        cursor.execute("DELETE FROM operator_report")
+    caller = operator()
+
+    assert "No worker has reported yet" in caller.get("/operator/system").text
+    assert "Not reconciled yet" in caller.get("/operator/money").text
+
+
+def test_the_system_page_says_what_a_worker_saw_and_since_when_none_has() -> None:
+    report_house()
+    page = operator().get("/operator/system").text
+    assert "As a worker saw it" in page
+    assert "PostgreSQL" in page
+    assert "billing_usage_event" in page
+    assert "No worker has reported since" not in page
+
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    ReportRow.objects.using("housekeeper").filter(name="house").update(made_at=long_ago)
+
+    assert "No worker has reported since" in operator().get("/operator/system").text
+
+
+def test_no_secret_is_among_the_settings() -> None:
+    page = operator().get("/operator/system").text
+
+    secrets = [settings.SECRET_KEY, settings.DATABASES["default"]["PASSWORD"], settings.REDIS_URL]
+    assert not [one for one in secrets if one and one in page]
+    assert not [one for one in SETTINGS if "KEY" in one or "PASSWORD" in one or "SECRET" in one]
+
+
+def test_reports_and_names_are_for_operators() -> None:
+    person = new_user()
+    for ask in (lambda: last(person, ReportName.HOUSE), lambda: tenant_slugs(person, [uuid4()])):
+        with pytest.raises(ProgrammingError, match="for operators"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "said"),
+    [(None, formats.UNKNOWN), (9, "9 bytes"), (11 * 1024, "11 KiB"), (3 * 1024**3, "3,072 MiB")],
+)
+def test_sizes_read_in_the_unit_that_shows_most(size_bytes: int | None, said: str) -> None:
+    assert size_text(size_bytes) == said
