@@ -250,7 +250,7 @@ def test_trying_a_limit_says_what_it_would_have_done_and_sets_nothing(acme: Acme
 
     assert "would have been reached on 1 of 30 days" in words(tight.text)
     assert "would not have been reached on any of 30 days" in words(loose.text)
-    assert "The most that was used at once is 60" in words(loose.text)
+    assert "The most that was used in one day is 60" in words(loose.text)
     assert "cannot be tried" in words(each.text)
     assert 'aria-invalid="true"' in wrong.text
     assert quotas(acme.actor) == []
@@ -281,12 +281,12 @@ def test_a_used_up_budget_says_so_on_limits_and_billing_and_leads_on(acme: Acme)
     for path in ("limits", "billing"):
         page = acme.page(path)
         [alert] = re.findall(r"is-urgent.*?</div></div>", page.text, re.DOTALL)
-        assert "Organization: spend a month is used up" in words(alert)
+        assert "Organization: the limit of spend a month is reached" in words(alert)
         assert f"/limits/{quota.quota_id}" in alert
         assert "/billing/top-up" in alert
     assert refused == "quota_exceeded"
     viewer = acme.page("limits", door=acme.member(Role.VIEWER))
-    assert "is used up" in viewer.text
+    assert "is reached" in viewer.text
     assert "top-up" not in viewer.text
 
 

@@ -8,20 +8,22 @@ from datetime import timedelta
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 import billing.facade
-from billing.contracts import QuotaMetric, TopUp, TopUpState
+from billing.contracts import Quota, QuotaMetric, TopUp, TopUpState
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.console_kit.templatetags.kit import badge
 from headrace.tenant_console.billing.named import (
     ROWS,
-    Alert,
     BillingView,
     available_pico,
     money_alerts,
 )
+from headrace.tenant_console.limits.meters import Meter, fullest, subject_meter
 from headrace.tenant_console.limits.named import names_for, quota_alerts
+from headrace.tenant_console.limits.wording import Names, what, whose
 from tenants.contracts import Permission
 
 LOOKS_MAX = 20
@@ -47,6 +49,8 @@ class BalancePage(BillingView):
         account = billing.facade.balance(self.organization_id)
         warned = billing.facade.billing_settings(self.organization_id)
         recharge = billing.facade.recharge_settings(self.organization_id)
+        budgets = self._budgets()
+        names = names_for(self, budgets)
         after = self.asked_id("after")
         found = billing.facade.top_ups(self.organization_id, rows_max=ROWS + 1, after=after)
         shown = found[:ROWS]
@@ -57,7 +61,11 @@ class BalancePage(BillingView):
             credit_limit_pico=max(-account.floor_pico, 0),
             warned=warned,
             recharge=recharge,
-            alerts=[*money_alerts(account, warned, recharge), *self._budget_alerts()],
+            alerts=[
+                *money_alerts(account, warned, recharge),
+                *quota_alerts(self, budgets, names),
+            ],
+            budgets=[self._budget(one, names) for one in budgets],
             returned=returned,
             look_again_href=self._look_again(returned),
             is_cancelled=request.GET.get("top_up") == "cancelled",
@@ -68,7 +76,6 @@ class BalancePage(BillingView):
                 [
                     Column("Started"),
                     Column("Amount", is_number=True),
-                    Column("Refunded", is_number=True, hides=True),
                     Column("How", hides=True),
                     Column("Paid", hides=True),
                     Column("State"),
@@ -79,11 +86,19 @@ class BalancePage(BillingView):
             ),
         )
 
-    def _budget_alerts(self) -> list[Alert]:
+    def _budgets(self) -> list[Quota]:
+        """Limits of spend, for who may see limits."""
         if not self.may(Permission.LIMITS_READ):
             return []
         quotas = billing.facade.quotas(self.actor)
-        return quota_alerts(self, quotas, names_for(self, quotas), [QuotaMetric.SPEND])
+        return [one for one in quotas if one.wanted.metric is QuotaMetric.SPEND]
+
+    def _budget(self, one: Quota, names: Names) -> tuple[str, Meter]:
+        """Where it is set, and how full it is."""
+        label = f"{whose(one.wanted, names)}, {what(one.wanted).lower()}"
+        element_id = f"budget-{one.quota_id.hex}"
+        meter = subject_meter(one, fullest(one), self.currency, element_id, label)
+        return self.url("limit", one.quota_id), meter
 
     def _returned(self, shown: list[TopUp]) -> TopUp | None:
         """The top-up that somebody comes back from."""
@@ -106,13 +121,19 @@ class BalancePage(BillingView):
         return Row(
             [
                 formats.moment(one.created_at, self.zone),
-                formats.money(one.amount_pico, one.currency),
-                formats.money(one.refunded_pico, one.currency) if one.refunded_pico else "",
+                self._amount(one),
                 "automatic" if one.is_recharge else "by hand",
                 formats.moment(one.completed_at, self.zone),
                 format_html(NOTED, state, one.failure.replace("_", " ")) if one.failure else state,
             ]
         )
+
+    def _amount(self, one: TopUp) -> SafeString:
+        amount = formats.money(one.amount_pico, one.currency)
+        if not one.refunded_pico:
+            return amount
+        refunded = formats.money(one.refunded_pico, one.currency)
+        return format_html(NOTED, amount, format_html("{} refunded", refunded))
 
     @property
     def may_write(self) -> bool:

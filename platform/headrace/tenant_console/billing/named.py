@@ -25,10 +25,11 @@ SECTIONS = (
 @dataclass(frozen=True, slots=True)
 class Alert:
     """Something about money or limits that somebody should act on; `is_urgent`: requests are
-    refused. `href` is where more than a top-up can be done about it, `label` what that is."""
+    refused. Where not (only) a top-up helps, `href` leads to what does, which `label` names."""
 
     text: str
     is_urgent: bool = False
+    is_of_money: bool = True
     href: str = ""
     label: str = ""
 

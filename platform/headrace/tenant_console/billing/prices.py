@@ -18,6 +18,7 @@ from headrace.tenant_console.billing.named import ROWS, BillingView
 from tenants.contracts import Permission
 
 MICRO_PICO = 10**6
+NOTED = '{}<span class="cell-note">{}</span>'
 CLASSES = {
     TokenClass.INPUT: "Input",
     TokenClass.CACHED_INPUT: "Cached input",
@@ -54,13 +55,12 @@ class PricesPage(BillingView):
                 "Price history",
                 [
                     Column("Model"),
-                    Column("Tier"),
                     Column("Tokens"),
                     Column("Per million", is_number=True),
                     Column("From"),
-                    Column("Until"),
+                    Column("Until", hides=True),
                     Column("List", hides=True),
-                    Column("State"),
+                    Column("State", hides=True),
                 ],
                 [self._row(one) for one in shown],
                 empty="No such price was published.",
@@ -71,11 +71,13 @@ class PricesPage(BillingView):
     def _now(self, sold: Sequence[tuple[str, Quote]], batch: dict[str, Quote]) -> Table:
         columns = [
             Column("Model"),
-            Column("Tier"),
-            *(Column(text, is_number=True) for text in CLASSES.values()),
+            *(
+                Column(text, is_number=True, hides=one is TokenClass.CACHE_WRITE)
+                for one, text in CLASSES.items()
+            ),
         ]
         rows = [
-            Row([self._name(name, one), one.tier.value, *self._prices(one)])
+            Row([self._name(name, one), *self._prices(one)])
             for name, quote in sold
             for one in (quote, batch.get(name))
             if one is not None
@@ -84,11 +86,12 @@ class PricesPage(BillingView):
 
     def _name(self, name: str, quote: Quote) -> SafeString:
         offer = quote.offer
-        means = "" if name == offer.public_id else f"means {offer.public_id}"
+        notes = [quote.tier.value]
+        if name != offer.public_id:
+            notes.append(f"means {offer.public_id}")
         if offer.deprecated_at is not None:
-            ends = formats.day_text(offer.shutdown_at, self.zone)
-            means = f"{means} deprecated, ends {ends}".strip()
-        return format_html('{}<span class="cell-note">{}</span>', name, means)
+            notes.append(f"deprecated, ends {formats.day_text(offer.shutdown_at, self.zone)}")
+        return format_html(NOTED, name, ", ".join(notes))
 
     def _prices(self, quote: Quote) -> list[str]:
         return [
@@ -109,8 +112,7 @@ class PricesPage(BillingView):
             word, tone = "past", "gray"
         return Row(
             [
-                one.public_id,
-                one.tier.value,
+                format_html(NOTED, one.public_id, one.tier.value),
                 CLASSES[one.token_class],
                 unit_price(one.price_micros_per_mtok, one.currency),
                 formats.moment(one.effective_at, self.zone),

@@ -21,6 +21,7 @@ from headrace.tenant_console.limits.wording import what, whose
 from tenants.contracts import NO_LIMITS, MinuteLimited, Permission
 
 METER = "tenant_console/limits/meter.html"
+NOTED = '{}<span class="cell-note">{}</span>'
 
 
 class LimitsPage(LimitsView):
@@ -61,8 +62,7 @@ class LimitsPage(LimitsView):
 
     def _quota_table(self) -> Table:
         columns = [
-            Column("Whose"),
-            Column("What"),
+            Column("Limit"),
             Column("Now"),
             Column("When reached", hides=True),
             Column("Resets", hides=True),
@@ -73,16 +73,11 @@ class LimitsPage(LimitsView):
     def _quota_row(self, one: Quota) -> Row:
         return Row(
             [
-                whose(one.wanted, self.names),
-                what(one.wanted),
+                format_html(NOTED, whose(one.wanted, self.names), what(one.wanted)),
                 drawn(quota_meter(one, self.currency)),
                 badge("refuses", "blue") if one.wanted.is_hard else badge("tells", "gray"),
                 formats.age(one.resets_at, self.zone, self.now),
-                format_html(
-                    '{}<span class="cell-note">{}</span>',
-                    self.setter(one),
-                    formats.age(one.set_at, self.zone, self.now),
-                ),
+                format_html(NOTED, self.setter(one), formats.age(one.set_at, self.zone, self.now)),
             ],
             self.url("limit", one.quota_id),
         )

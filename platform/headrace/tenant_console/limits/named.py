@@ -3,7 +3,7 @@
 Called by the pages beside this, and by the page of billing.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from uuid import UUID
 
@@ -84,25 +84,24 @@ def names_for(view: PageView, quotas: Iterable[Quota]) -> Names:
     return Names(projects, keys)
 
 
-def quota_alerts(
-    view: PageView,
-    quotas: Iterable[Quota],
-    names: Names,
-    metrics: Collection[QuotaMetric] = tuple(QuotaMetric),
-) -> list[Alert]:
+def quota_alerts(view: PageView, quotas: Iterable[Quota], names: Names) -> list[Alert]:
     """What is said of quotas that refuse requests now."""
     alerts = []
     for one in quotas:
-        if not one.wanted.is_hard or one.wanted.metric not in metrics or not is_reached(one):
+        if not one.wanted.is_hard or not is_reached(one):
             continue
         until = formats.moment_text(one.resets_at, view.zone)
         text = (
-            f"{whose(one.wanted, names)}: {what(one.wanted).lower()} is used up."
+            f"{whose(one.wanted, names)}: the limit of {what(one.wanted).lower()} is reached."
             f" Requests are refused until {until}, or until the limit is raised."
         )
         alerts.append(
             Alert(
-                text, is_urgent=True, href=view.url("limit", one.quota_id), label="Open the limit"
+                text,
+                is_urgent=True,
+                is_of_money=one.wanted.metric is QuotaMetric.SPEND,
+                href=view.url("limit", one.quota_id),
+                label="Open the limit",
             )
         )
     return alerts

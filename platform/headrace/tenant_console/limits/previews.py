@@ -23,6 +23,7 @@ class Preview:
     days_reached: int
     most: SafeString
     limit: SafeString
+    period: str
     is_hard: bool
     chart: Chart
 
@@ -41,6 +42,7 @@ def preview_of(found: QuotaPreview, currency: str, zone: ZoneInfo) -> Preview:
         days_reached=found.days_reached,
         most=amount(metric, max((one.used_amount for one in found.periods), default=0), currency),
         limit=amount(metric, wanted.limit_amount, currency),
+        period=wanted.period.value,
         is_hard=wanted.is_hard,
         chart=Chart(
             "preview",

@@ -40,7 +40,11 @@ class WebhooksPage(WebhooksView):
         )
 
     def _row(self, one: WebhookEndpoint) -> Row:
-        name = format_html('{}<span class="cell-note">{}</span>', one.url, one.description)
+        name = format_html(
+            '<span class="break-anywhere">{}</span><span class="cell-note">{}</span>',
+            one.url,
+            one.description,
+        )
         cells = [
             name,
             kinds_text(one),
