@@ -43,8 +43,9 @@ def letters(folder: Path) -> list[Path]:
 
 
 def is_now(page: Page, state: str) -> None:
-    """The page says so by itself, without being loaded again by hand."""
-    expect(page.locator("[data-job-state]")).to_have_text(state, timeout=STEP_MS)
+    """The page shows the state and what it allows, without being loaded again by hand."""
+    shown = page.locator("[data-shown-state]")
+    expect(shown).to_have_attribute("data-shown-state", state, timeout=STEP_MS)
 
 
 def test_files_become_summaries_under_the_eyes_of_who_uploaded_them(
