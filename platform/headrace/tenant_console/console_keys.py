@@ -1,7 +1,8 @@
-"""The key by which members work in the console: its jobs and its playground have a key that pays.
+"""The key that pays for the jobs which members make in the console.
 
 One for each project, of a service account of its own, made when it is first needed. Nobody has its
-secret: it cannot be used from elsewhere. It is seen, limited and revoked like any other key.
+secret: it cannot be used from elsewhere. It is seen, limited and revoked like any other key. Called
+by the pages of jobs.
 """
 
 from uuid import UUID
