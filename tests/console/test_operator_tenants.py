@@ -19,6 +19,7 @@ from billing.facade import (
     usage_overview,
 )
 from headrace.console_kit import formats
+from headrace.gateway.request_ids import public_request_id
 from tenants.facade import all_tenants, operator_of, read_organization
 from tests.billing.cast import Tenant, make_tenant, used
 from tests.console.operators import new_staff, operator
@@ -103,3 +104,20 @@ def test_a_search_for_nobody_says_so() -> None:
 
     assert answer.status_code == 200
     assert "No tenant has this" in answer.text
+
+
+def test_a_request_is_found_by_its_id_and_shows_its_charge() -> None:
+    tenant = make_tenant("asks", credit_pico=50 * PICO)
+    held = tenant.held()
+    settle([used(held, UsageCounts(60, 0, 40))])
+    page = f"/operator/tenants/{tenant.organization_id}"
+    door = operator()
+
+    found = door.get(page, params={"request": public_request_id(held.request_id)})
+    assert found.status_code == 303
+    shown = door.get(found.headers["location"])
+
+    assert formats.money(100, "USD") in shown.text
+    nonsense = door.get(page, params={"request": "nonsense"})
+    assert nonsense.status_code == 422
+    assert "This is no request" in nonsense.text

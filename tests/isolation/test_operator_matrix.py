@@ -10,7 +10,9 @@ import pytest
 from django.test import override_settings
 from django.urls import get_resolver
 
+from headrace.gateway.request_ids import public_request_id
 from headrace.operator_console.pages import OperatorView
+from tests.billing.cast import make_tenant
 from tests.console.operators import new_staff, operator
 from tests.headrace.door import Door
 from tests.isolation.matrix import Arguments
@@ -35,6 +37,15 @@ def tenant() -> Arguments:
     return {"organization_id": both()[0].organization_id}
 
 
+def request() -> Arguments:
+    spender = make_tenant()
+    held = spender.held()
+    return {
+        "organization_id": spender.organization_id,
+        "request_id": public_request_id(held.request_id),
+    }
+
+
 def order() -> Arguments:
     caller = Door().sign_in(new_staff())
     path = f"/operator/tenants/{both()[0].organization_id}"
@@ -52,6 +63,7 @@ ROUTES: Mapping[str, Callable[[], Arguments]] = {
     "money": nothing,
     "system": nothing,
     "orders/<uuid:order_id>": order,
+    "tenants/<uuid:organization_id>/requests/<str:request_id>": request,
 }
 """Each with arguments of something that is there."""
 
@@ -113,5 +125,12 @@ def test_where_the_operator_has_a_host_it_answers_there_only(route: str) -> None
 @pytest.mark.parametrize("route", [route for route in ROUTES if CONVERTER.search(route)])
 def test_what_is_not_there_is_404(route: str) -> None:
     strange = {found["name"]: uuid4() for found in CONVERTER.finditer(route)}
+
+    assert operator().get(address(route, strange)).status_code == 404
+
+
+def test_a_receipt_is_of_the_tenant_that_the_address_names() -> None:
+    route = "tenants/<uuid:organization_id>/requests/<str:request_id>"
+    strange = {**request(), "organization_id": both()[0].organization_id}
 
     assert operator().get(address(route, strange)).status_code == 404

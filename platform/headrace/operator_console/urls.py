@@ -9,6 +9,7 @@ from headrace.operator_console.money import MoneyPage
 from headrace.operator_console.orders.page import OrderPage
 from headrace.operator_console.system import SystemPage
 from headrace.operator_console.tenancy.listing import TenantsPage
+from headrace.operator_console.tenancy.receipt import ReceiptPage
 from headrace.operator_console.tenancy.single import TenantPage
 
 app_name = "operator"
@@ -18,6 +19,11 @@ urlpatterns: list[URLPattern] = [
     path("models/prices", PricesPage.as_view(), name="prices"),
     path("tenants", TenantsPage.as_view(), name="tenants"),
     path("tenants/<uuid:organization_id>", TenantPage.as_view(), name="tenant"),
+    path(
+        "tenants/<uuid:organization_id>/requests/<str:request_id>",
+        ReceiptPage.as_view(),
+        name="receipt",
+    ),
     path("money", MoneyPage.as_view(), name="money"),
     path("system", SystemPage.as_view(), name="system"),
     path("orders/<uuid:order_id>", OrderPage.as_view(), name="order"),

@@ -12,6 +12,7 @@ import billing.facade
 import tenants.facade
 from billing.contracts import AccountMissing, Balance
 from headrace.console_kit.forms import LIMIT_LABELS, ConfirmForm, limits_asked, limits_shown
+from headrace.gateway.request_ids import parse_request_id, public_request_id
 from headrace.operator_console.orders.shapes import OrderKind
 from headrace.operator_console.pages import ZONE, OperatorView
 from headrace.operator_console.tenancy.forms import CreditLimitForm, GrantForm, TenantLimitsForm
@@ -36,8 +37,18 @@ class TenantPage(OperatorView):
         )
 
     def get(self, request: HttpRequest, organization_id: UUID) -> HttpResponse:
-        """Its standing, and the forms."""
+        """Its standing, and the forms; `?request=` leads to a request's receipt."""
+        wanted = request.GET.get("request", "").strip()
+        if wanted:
+            return self._receipt(wanted)
         return self._page()
+
+    def _receipt(self, wanted: str) -> HttpResponse:
+        request_id = parse_request_id(wanted)
+        if request_id is None:
+            return self._page(HTTPStatus.UNPROCESSABLE_ENTITY, wanted=wanted)
+        public_id = public_request_id(request_id)
+        return self.go(self.url("receipt", self.organization_id, public_id))
 
     def do_grant(self, organization_id: UUID) -> HttpResponse:
         """Credit."""
