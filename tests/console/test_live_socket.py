@@ -65,9 +65,11 @@ def _job(asked: Asked) -> Context:
 PLAIN = "kit/components/code.html"
 PLAIN_TOPICS = {
     **TOPICS,
-    "balance": Topic("balance", Permission.LIMITS_READ, PLAIN, _balance),
-    "count": Topic("count", Permission.JOBS_READ, PLAIN, _job, takes_subject=True, paced=True),
-    "secret": Topic("secret", Permission.AUDIT_READ, PLAIN, _balance),
+    "balance": Topic("balance", frozenset({Permission.LIMITS_READ}), PLAIN, _balance),
+    "count": Topic(
+        "count", frozenset({Permission.JOBS_READ}), PLAIN, _job, takes_subject=True, paced=True
+    ),
+    "secret": Topic("secret", frozenset({Permission.AUDIT_READ}), PLAIN, _balance),
 }
 """Those of the pages, and some that show one number, whatever becomes of the pages."""
 

@@ -1,4 +1,4 @@
-"""What the tenant's pages show live: read here, shown by `templates/tenant_console/live/`.
+"""What the tenant's pages show live: read here, shown by templates of the pages.
 
 A topic's template is included by the page that follows it too, so that what comes first and what
 comes later look the same. Named by the live socket, which the ASGI application makes.
@@ -6,6 +6,7 @@ comes later look the same. Named by the live socket, which the ASGI application 
 
 from collections.abc import Mapping
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import batch_jobs.facade
 import billing.facade
@@ -17,17 +18,15 @@ from headrace.tenant_console.billing.named import available_pico
 from headrace.tenant_console.jobs.live import live_context
 from headrace.tenant_console.jobs.showing import cells
 from headrace.tenant_console.limits.meters import minute_limits, quota_meter
+from headrace.tenant_console.overview.tiles import tiles
 from tenants.contracts import Permission
 
 
 def usage(asked: Asked) -> Context:
-    """How much is used."""
+    """The numbers of the overview."""
     place = asked.place
-    return {
-        "overview": billing.facade.usage_overview(
-            place.organization_id, asked.now, place.time_zone
-        ),
-    }
+    overview = billing.facade.usage_overview(place.organization_id, asked.now, place.time_zone)
+    return tiles(overview, billing.facade.quotas(asked.actor), ZoneInfo(place.time_zone))
 
 
 def limits(asked: Asked) -> Context:
@@ -75,15 +74,19 @@ def _job_view(asked: Asked) -> JobView | None:
         return None
 
 
+USAGE = frozenset({Permission.USAGE_READ, Permission.LIMITS_READ})
+LIMITS = frozenset({Permission.LIMITS_READ})
+BILLING = frozenset({Permission.BILLING_READ})
+JOBS = frozenset({Permission.JOBS_READ})
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
-        Topic("usage", Permission.USAGE_READ, "tenant_console/live/usage.html", usage),
-        Topic("limits", Permission.LIMITS_READ, "tenant_console/live/limits.html", limits),
-        Topic("balance", Permission.BILLING_READ, "tenant_console/live/balance.html", balance),
+        Topic("usage", USAGE, "tenant_console/overview/tiles.html", usage),
+        Topic("limits", LIMITS, "tenant_console/live/limits.html", limits),
+        Topic("balance", BILLING, "tenant_console/live/balance.html", balance),
         Topic(
             "job",
-            Permission.JOBS_READ,
+            JOBS,
             "tenant_console/jobs/live.html",
             job,
             takes_subject=True,
@@ -92,7 +95,7 @@ TOPICS: Mapping[str, Topic] = {
         ),
         Topic(
             "job_row",
-            Permission.JOBS_READ,
+            JOBS,
             "tenant_console/jobs/row_live.html",
             job_row,
             takes_subject=True,

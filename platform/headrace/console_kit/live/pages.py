@@ -57,7 +57,7 @@ class LivePages:
             topic = self._topics.get(name)
             if topic is None or topic.takes_subject != bool(subject):
                 raise TopicUnknown(name)
-        return frozenset(self._topics[name].needs for name, _ in asked)
+        return frozenset[Permission]().union(*(self._topics[name].needs for name, _ in asked))
 
     def sources(self, asked: tuple[tuple[str, str], ...], place: Place) -> list[Source[Part]]:
         """What feeds them."""

@@ -1,7 +1,7 @@
 """What live pages can follow: a topic has a permission, a way to read it, and a template.
 
 A part is read and rendered once for all who look, in the name of nobody in particular: with the
-topic's permission and no other. Its template has at its top elements with ids, and nothing else;
+topic's permissions and no others. Its template has at its top elements with ids, and nothing else;
 each takes the place of the page's element with that id. Called by the live socket; the consoles
 say which topics there are.
 """
@@ -64,7 +64,7 @@ class Topic:
     """
 
     name: str
-    needs: Permission
+    needs: frozenset[Permission]
     template: str
     read: Callable[[Asked], Context | None]
     takes_subject: bool = False
@@ -110,7 +110,7 @@ class TopicSource:
     def _render(self) -> Part:
         topic, place = self.topic, self.place
         now = datetime.now(UTC)
-        actor = Actor(ActorKind.SYSTEM, None, place.organization_id, frozenset({topic.needs}))
+        actor = Actor(ActorKind.SYSTEM, None, place.organization_id, topic.needs)
         context = topic.read(Asked(place, self.subject, now, actor))
         if context is None:
             raise Gone(f"{self.name}:{self.subject}")

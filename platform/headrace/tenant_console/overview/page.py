@@ -9,11 +9,12 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 import billing.facade
-from billing.contracts import Balance, Quota, QuotaMetric, QuotaPeriod, QuotaScope, UsageSum
+from billing.contracts import Balance, UsageSum
 from headrace.console_kit import formats
 from headrace.console_kit.charts import Chart, Color, Series, Unit
 from headrace.console_kit.pages import PageView
 from headrace.tenant_console.overview.attention import notices
+from headrace.tenant_console.overview.tiles import tiles
 from tenants.contracts import Permission
 
 PACE_DAYS = 7
@@ -37,14 +38,9 @@ class OverviewPage(PageView):
         days = overview.days[-1 - PACE_DAYS : -1]
         pace_pico = sum(day.charge_pico for day in days) // PACE_DAYS
         return self.show(
-            overview=overview,
+            **tiles(overview, quotas, self.zone),
             month_text=formats.span_text(overview.month.start_at, self.now, self.zone),
-            last_month_text=formats.span_text(
-                overview.last_month.start_at, overview.last_month.end_at, self.zone
-            ),
             balance=balance,
-            budget=_whole(quotas, QuotaMetric.SPEND, QuotaPeriod.MONTH),
-            day_quota=_whole(quotas, QuotaMetric.TOKENS, QuotaPeriod.DAY),
             notices=[
                 (notice, self.link(notice.route))
                 for notice in notices(balance, quotas, overview.recent, pace_pico, self.now)
@@ -83,15 +79,3 @@ TOKENS: Classes = [
     ("Cached input", Color.CACHED, lambda day: day.cached_input_tokens),
     ("Output", Color.OUTPUT, lambda day: day.output_tokens),
 ]
-
-
-def _whole(quotas: Sequence[Quota], metric: QuotaMetric, period: QuotaPeriod) -> Quota | None:
-    """The organization's own hard quota of this kind."""
-    for quota in quotas:
-        wanted = quota.wanted
-        if (wanted.scope, wanted.metric, wanted.period, wanted.is_hard) == (
-            *(QuotaScope.ORGANIZATION, metric, period),
-            True,
-        ):
-            return quota
-    return None
