@@ -63,6 +63,7 @@ STRANGERS_PATHS = {
     "sign-up": "/accounts/signup/",
     "password-forgotten": "/accounts/password/reset/",
     "mail-sent": "/accounts/confirm-email/",
+    "invitation": "/console/invitation",
 }
 """For who is not."""
 

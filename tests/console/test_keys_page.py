@@ -231,6 +231,7 @@ def test_a_viewer_sees_keys_and_no_buttons(acme: Tenant) -> None:
     page = viewer.get(at(acme, f"keys/{acme.key_id}"))
 
     assert page.status_code == 200
+    assert f"usage?key={acme.key_id}" in page.text
     assert "Revoke" not in page.text
     assert "New key" not in viewer.get(at(acme)).text
 

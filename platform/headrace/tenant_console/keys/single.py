@@ -82,11 +82,15 @@ class KeyPage(KeysView):
             back=self.url("keys", **_kind(key)),
             edit_href=self.url("key-edit", key.key_id),
             successor_href=self.url("key", key.replaced_by) if key.replaced_by else "",
+            usage_href=self.url("usage", key=key.key_id) if self._has_usage(key) else "",
             may_write=self.may(Permission.KEYS_WRITE),
             may_rotate=state.works and key.replaced_by is None,
             rotate_href=self.url("key-rotate", key.key_id),
             revoke=revoke,
         )
+
+    def _has_usage(self, key: KeyInfo) -> bool:
+        return key.kind is KeyKind.PROJECT and self.may(Permission.USAGE_READ)
 
     def _maker(self, key: KeyInfo) -> str:
         if key.created_by is None:

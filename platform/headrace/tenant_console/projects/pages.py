@@ -147,6 +147,7 @@ class ProjectPage(PageView):
         self, project: ProjectInfo, form: ConfirmForm, status: int = HTTPStatus.OK
     ) -> HttpResponse:
         may_write = self.may(Permission.PROJECTS_WRITE) and project.archived_at is None
+        usage_href = self.url("usage", project=project.project_id)
         keys_href = self.url("keys", project=project.project_id)
         return self.show(
             status=status,
@@ -156,6 +157,7 @@ class ProjectPage(PageView):
             form=form,
             may_write=may_write,
             edit_href=self.url("project-edit", project.project_id),
+            usage_href=usage_href if self.may(Permission.USAGE_READ) else "",
             keys_href=keys_href if self.may(Permission.KEYS_READ) else "",
             back=self.url("projects"),
         )
