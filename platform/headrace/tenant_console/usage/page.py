@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -39,6 +38,7 @@ from headrace.tenant_console.usage.asking import (
     usage_query,
     width_of,
 )
+from headrace.tenant_console.usage.groups import COLUMNS, csv_href, group_of, summed
 from tenants.contracts import KeyInfo, KeyKind, Permission
 
 UNITS = {Measure.TOKENS: Unit.TOKENS, Measure.SPEND: Unit.MONEY, Measure.REQUESTS: Unit.REQUESTS}
@@ -55,23 +55,11 @@ CLASSES = {
     "output": ("Output", Color.OUTPUT),
     "batch": ("Batch", Color.BATCH),
 }
-COLUMNS = (
-    *("requests", "errors", "uncached_input_tokens", "cached_input_tokens", "output_tokens"),
-    "charge_pico",
-)
 WIDTHS = {BucketWidth.HOUR: "hour", BucketWidth.DAY: "day"}
 PROJECTS_MAX = 2_000
 KEYS_MAX = 100
 """Keys that the filter offers; others are reached from their own page."""
 GROUPS_SHOWN_MAX = 100
-CSV_GROUPS = {
-    "class": "batch",
-    "model": "model",
-    "project": "project_id",
-    "key": "api_key_id",
-    "tier": "batch",
-    "user": "user_id",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +89,7 @@ class UsagePage(PageView):
         self._key_ids = {row.key_id for one in buckets for row in one.rows if row.key_id}
         if wanted.key_id is not None:
             self._key_ids.add(wanted.key_id)
-        sums = _summed([row for bucket in buckets for row in bucket.rows])
+        sums = summed([row for bucket in buckets for row in bucket.rows])
         before = self._before(query) if wanted.compares else None
         return self.show(
             asked=wanted,
@@ -181,7 +169,7 @@ class UsagePage(PageView):
             by_tag=False,
         )
         [bucket] = billing.facade.usage_page(self.organization_id, earlier).buckets
-        return _summed(bucket.rows)
+        return summed(bucket.rows)
 
     # --- charts -----------------------------------------------------------------------------------
 
@@ -213,7 +201,7 @@ class UsagePage(PageView):
             series,
             currency=self.currency,
             hrefs=[self._requests(bucket.start_at, bucket.end_at) for bucket in buckets],
-            csv_href=self._csv(query),
+            csv_href=csv_href(self.organization_id, query, wanted.split),
         )
 
     def _series_name(self, series: UsageSeries) -> str:
@@ -261,9 +249,9 @@ class UsagePage(PageView):
         split = "tier" if self.wanted.split == "class" else self.wanted.split
         groups: dict[UUID | str | None, list[UsageRow]] = {}
         for row in rows:
-            groups.setdefault(_group_of(row, split), []).append(row)
-        summed = [(name, _summed(of_group)) for name, of_group in groups.items()]
-        summed.sort(key=lambda one: (-one[1]["charge_pico"], str(one[0])))
+            groups.setdefault(group_of(row, split), []).append(row)
+        by_name = [(name, summed(of_group)) for name, of_group in groups.items()]
+        by_name.sort(key=lambda one: (-one[1]["charge_pico"], str(one[0])))
         return Table(
             "Usage by group",
             [
@@ -277,10 +265,10 @@ class UsagePage(PageView):
             ],
             [
                 Row([self._name(name), *self._cells(sums)], self._only(split, name))
-                for name, sums in summed[:GROUPS_SHOWN_MAX]
+                for name, sums in by_name[:GROUPS_SHOWN_MAX]
             ],
             empty="Nothing was used in this period.",
-            totals=["Total", *self._cells(_summed(rows))] if rows else (),
+            totals=["Total", *self._cells(summed(rows))] if rows else (),
         )
 
     def _cells(self, sums: Mapping[str, int]) -> list[object]:
@@ -351,40 +339,3 @@ class UsagePage(PageView):
                 for name in ("project", "key", "model", "tier", "user", "tag")
             },
         )
-
-    def _csv(self, query: UsageQuery) -> str:
-        """The API's file of the same report, which a session may load too."""
-        wanted = self.wanted
-        group = CSV_GROUPS.get(wanted.split, "tag")
-        asked_for: list[tuple[str, object]] = [
-            ("start_time", query.start_at.isoformat()),
-            ("end_time", query.end_at.isoformat()),
-            ("bucket_width", query.width.value),
-            ("group_by", group),
-            *(("project_ids", one) for one in query.project_ids),
-            *(("api_key_ids", one) for one in query.key_ids),
-            *(("models", one) for one in query.models),
-            *(("batch", str(tier == "batch").lower()) for tier in query.tiers),
-        ]
-        if query.tag == "user":
-            asked_for += [("user_ids", one) for one in query.tag_values]
-        elif query.tag is not None:
-            asked_for += [("tag", query.tag), *(("tag_values", one) for one in query.tag_values)]
-        return f"/api/v1/organizations/{self.organization_id}/usage.csv?{urlencode(asked_for)}"
-
-
-def _group_of(row: UsageRow, split: str) -> UUID | str | None:
-    match split:
-        case "model":
-            return row.model
-        case "project":
-            return row.project_id
-        case "key":
-            return row.key_id
-        case "tier":
-            return row.tier
-    return row.tag_value
-
-
-def _summed(rows: Sequence[UsageRow]) -> dict[str, int]:
-    return {name: sum(getattr(row, name) for row in rows) for name in COLUMNS}
