@@ -133,7 +133,8 @@ def versions(seen: Mapping[str, Any]) -> list[tuple[str, object]]:
     found = dict(seen.get("versions", {}))
     if "postgresql" in seen:
         found |= {"PostgreSQL": seen["postgresql"], "Redis or Valkey": seen["redis"]}
-    return [(name, number or formats.UNKNOWN) for name, number in found.items()]
+    ordered = sorted(found.items(), key=lambda item: item[0].lower())
+    return [(name, number or formats.UNKNOWN) for name, number in ordered]
 
 
 def pairs(caption: str, rows: Iterable[tuple[str, object]], empty: str) -> Table:

@@ -22,7 +22,7 @@ from headrace.operator_console.reports.keeping import HOUSEKEEPER_ALIAS, ReportN
 
 TABLES = 10
 """The largest ones are named."""
-PACKAGES = ("headrace", "celery", "channels", "psycopg", "redis")
+PACKAGES = ("headrace", "celery", "channels", "psycopg")
 LARGEST = """
     SELECT t.name, pg_total_relation_size(t.name::regclass)
       FROM (SELECT 'public.' || quote_ident(relname) AS name FROM pg_class
