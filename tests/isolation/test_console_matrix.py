@@ -17,7 +17,7 @@ from tenants.contracts import Role
 from tenants.facade import ROLE_PERMISSIONS
 from tests.headrace.door import Door
 from tests.isolation.matrix import Arguments
-from tests.isolation.rows_console import NO_PAGES, PAGES, Form
+from tests.isolation.rows_console import NO_PAGES, PAGES, Fields, Form
 from tests.isolation.sides import Side, both
 from tests.isolation.test_route_matrix import CONVERTER, strict, urlconf
 
@@ -164,3 +164,31 @@ def test_a_form_wants_its_token_and_where_it_matters_a_recent_sign_in(
 
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/accounts/reauthenticate/?next=")
+
+
+def names_something(fields: Fields) -> bool:
+    """Whether a form's fields name something of their side by its id."""
+    return any(is_id(text) for text in fields.values())
+
+
+def is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("route", "verb"), FORMS)
+def test_no_field_of_a_form_names_what_is_another_organizations(route: str, verb: str) -> None:
+    acme, globex = both()
+    form: Form = PAGES[route].forms[verb]
+    if not callable(form.fields):
+        return
+    fields = form.fields(globex, PAGES[route].own(globex))
+    if not names_something(fields):
+        return
+    path = address(route, slug_of(acme), PAGES[route].own(acme))
+    answer = acme.owner.post(path, data={"do": verb, **fields})
+
+    assert answer.status_code in {400, 404, 422}, (answer.status_code, answer.text)
