@@ -4,16 +4,19 @@
 
 const LIVE_ENDED = { 4401: "Signed out", 4403: "Not allowed any more", 4404: "Not there any more" };
 
-function showLive(text, isLost) {
+/* A narrow page has room for the first word only. */
+function showLive(word, more, isLost) {
   const live = document.getElementById("live");
   const hasUpdate = document.getElementById("live-time").textContent !== "";
-  live.querySelector("[data-live-text]").textContent = hasUpdate ? `${text} · updated` : text;
+  live.querySelector("[data-live-text]").textContent = word;
+  live.querySelector("[data-live-more]").textContent = `${more}${hasUpdate ? " · updated" : ""}`;
   live.classList.toggle("is-lost", isLost);
   live.hidden = false;
 }
 
-document.addEventListener("htmx:wsOpen", () => showLive("Live", false));
-document.addEventListener("htmx:wsAfterMessage", () => showLive("Live", false));
+document.addEventListener("htmx:wsOpen", () => showLive("Live", "", false));
+document.addEventListener("htmx:wsAfterMessage", () => showLive("Live", "", false));
 document.addEventListener("htmx:wsClose", (event) => {
-  showLive(LIVE_ENDED[event.detail.event.code] || "Connection lost, trying again", true);
+  const ended = LIVE_ENDED[event.detail.event.code];
+  showLive(ended || "Connection lost", ended ? "" : ", trying again", true);
 });
