@@ -1,12 +1,14 @@
 """A job in a real browser: files uploaded, an estimate, a preview, then live to its results."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from batch_jobs.models import StoredFile
 from tenants.contracts import Role
 from tests.console.accessibility import assert_accessible
 from tests.console.browser import Browsing
@@ -49,12 +51,16 @@ def is_now(page: Page, state: str) -> None:
 
 
 def test_files_become_summaries_under_the_eyes_of_who_uploaded_them(
-    browsing: Browsing, house: LiveHouse, page: Page, tmp_path: Path
+    browsing: Browsing, house: LiveHouse, page: Page, acme: Tenant, tmp_path: Path
 ) -> None:
     page.get_by_role("link", name="New summaries").click()
     page.set_input_files("#upload", letters(tmp_path))
     expect(page.locator("[data-uploads] input[name=file_ids]")).to_have_count(len(LETTERS))
     assert_accessible(page)
+    kept = StoredFile.objects.using("housekeeper").filter(
+        organization_id=acme.organization_id, expires_at__gt=datetime.now(UTC) + timedelta(days=29)
+    )
+    assert kept.count() == len(LETTERS)
     page.get_by_label("Name").fill("Letters")
     page.get_by_label("Model").select_option(house.model)
     page.get_by_role("button", name="Read and estimate").click()

@@ -28,12 +28,16 @@ from batch_jobs.contracts import (
 from batch_jobs.facade import SummaryOrder
 from billing.contracts import ServiceTier
 from headrace.console_kit.pages import PageView
+from headrace.management_api.bulk.shapes import EXPIRES_S_MAX
 from headrace.tenant_console.console_keys import console_key
 from headrace.tenant_console.jobs.forms import BatchForm, JobForm, SummaryForm
 from headrace.tenant_console.jobs.showing import NAME_FIELD
 from tenants.contracts import Permission, ProjectInfo, TenantConflict
 
 FILES_OFFERED_MAX = 50
+DAY_S = 24 * 3600
+LIFE_S = min(settings.FILE_LIFE_S, EXPIRES_S_MAX)
+"""How long what is uploaded here is kept."""
 MADE_BY_JOBS = "batch_output"
 """The purpose of files that nobody makes a job of."""
 
@@ -110,6 +114,8 @@ class _MakingPage(PageView):
             purpose=self.purpose,
             accepts=self.accepts,
             bytes_max=self.bytes_max,
+            life_s=LIFE_S,
+            life_days=LIFE_S // DAY_S,
             upload_href=self.url("job-upload", project=self.target and self.target.project_id),
             back=self.url("jobs", project=self.project and self.project.project_id),
         )

@@ -2,6 +2,9 @@
    afterwards names them by id. What the server says is shown as it says it. */
 "use strict";
 
+const TRIES_MAX = 10;
+/* Of one file, where the server asks to come back later. */
+
 let uploading = 0;
 
 function uploadField(within) {
@@ -46,10 +49,14 @@ function refusal(request) {
   return (said || page.body).textContent.trim() || "The upload failed. Try again.";
 }
 
-function send(field, file, item) {
+/* Resolves to the seconds after which to try again, or to 0. */
+function send(field, file, item, isLastTry) {
   return new Promise((done) => {
+    let againS = 0;
     const form = new FormData();
     form.append("purpose", field.dataset.purpose);
+    form.append("expires_after[anchor]", "created_at");
+    form.append("expires_after[seconds]", field.dataset.lifeS);
     form.append("file", file);
     const request = new XMLHttpRequest();
     item.upload = request;
@@ -70,12 +77,14 @@ function send(field, file, item) {
         finish(item, size(kept.bytes), false);
       } else if (request.status === 200) {
         location.reload(); // signed out meanwhile: the page of the sign-in was the answer
+      } else if ([429, 503].includes(request.status) && !isLastTry) {
+        againS = Number(request.getResponseHeader("retry-after")) || 1;
       } else {
         finish(item, refusal(request), true);
       }
     });
     request.addEventListener("error", () => finish(item, "The server cannot be reached. Try again.", true));
-    request.addEventListener("loadend", done);
+    request.addEventListener("loadend", () => done(againS));
     request.send(form);
   });
 }
@@ -88,7 +97,10 @@ async function upload(field, files) {
   for (const button of buttons) button.disabled = true;
   for (const [file, item] of waiting) {
     if (file.size > Number(field.dataset.bytesMax)) finish(item, "This file is too large.", true);
-    else if (item.isConnected) await send(field, file, item);
+    for (let tries = 1; item.isConnected && item.querySelector("progress"); tries += 1) {
+      const againS = await send(field, file, item, tries === TRIES_MAX);
+      if (againS) await new Promise((done) => setTimeout(done, againS * 1000));
+    }
   }
   uploading -= 1;
   for (const button of buttons) button.disabled = uploading > 0;
