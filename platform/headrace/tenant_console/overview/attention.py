@@ -101,9 +101,11 @@ def _of_quota(quota: Quota, now: datetime) -> list[Notice]:
     if share < NEARLY or quota.resets_at <= now:
         return []
     what = f"The {wanted.period.value}'s {METRICS[wanted.metric]} of {SCOPES[wanted.scope]}"
+    is_one = wanted.metric is QuotaMetric.SPEND
+    verb, has = ("is", "has") if is_one else ("are", "have")
     if share >= REACHED:
         if wanted.is_hard:
-            text = f"{what} are used up: requests are refused."
+            text = f"{what} {verb} used up: requests are refused."
             return [Notice(Urgency.REFUSING, text, "limits")]
-        return [Notice(Urgency.LOOK, f"{what} have passed what was to be told.", "limits")]
-    return [Notice(Urgency.SOON, f"{what} are used to {share} %.", "limits")]
+        return [Notice(Urgency.LOOK, f"{what} {has} passed what was to be told.", "limits")]
+    return [Notice(Urgency.SOON, f"{what} {verb} used to {share} %.", "limits")]
