@@ -110,9 +110,13 @@ def carry_out_orders() -> None:
 @app.task(name="headrace.report_house")
 def report_house() -> None:
     """Writes down how the house is, for the operator's pages."""
+    from datetime import UTC, datetime
+
+    from headrace.operator_console.reports.engine_time import report_engine_time
     from headrace.operator_console.reports.house import report_house as report
 
     report()
+    report_engine_time(datetime.now(UTC))
 
 
 @app.task(name="headrace.reconcile")

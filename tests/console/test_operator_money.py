@@ -3,18 +3,22 @@
 import re
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.db import ProgrammingError, connections
+from django.test import override_settings
 
 from billing.contracts import PICO, ServiceTier, TenantUsage, UsageCounts
 from billing.facade import settle, usage_overview
 from headrace.console_kit import formats
+from headrace.operator_console.margins import margins
 from headrace.operator_console.models import ReportRow
 from headrace.operator_console.money import by, month_at
+from headrace.operator_console.reports.engine_time import added, report_engine_time
 from headrace.operator_console.reports.house import report_house
 from headrace.operator_console.reports.keeping import ReportName, keep, last
 from headrace.operator_console.system import SETTINGS, size_text
@@ -147,3 +151,65 @@ def test_reports_and_names_are_for_operators() -> None:
 )
 def test_sizes_read_in_the_unit_that_shows_most(size_bytes: int | None, said: str) -> None:
     assert size_text(size_bytes) == said
+
+
+NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
+GAP_MAX = timedelta(minutes=2)
+
+
+def looks(*seen: tuple[timedelta, list[str]]) -> dict[str, Any]:
+    """The report after looks so long after noon."""
+    content: dict[str, Any] | None = None
+    for after, models in seen:
+        content = added(content, models, NOON + after, GAP_MAX)
+    assert content is not None
+    return content
+
+
+def test_engine_time_begins_with_a_whole_hour_and_leaves_gaps_out() -> None:
+    minute, hour = timedelta(minutes=1), timedelta(hours=1)
+    content = looks(
+        (minute, ["small"]),
+        (hour - minute / 2, ["small"]),
+        (hour + minute / 2, ["small"]),
+        (hour + minute, ["small", "small", "large"]),
+        (hour + 30 * minute, ["small"]),
+        (hour + 31 * minute, []),
+    )
+
+    assert content["since"] == (NOON + hour).isoformat()
+    assert content["months"] == {"2026-11": {"small": 90, "large": 30}}
+
+
+def test_an_engines_time_is_shared_by_tokens() -> None:
+    ours, theirs, other = usage("m", 300, 9), usage("m", 100, 1), usage("unseen", 5, 5)
+    found = margins(
+        [ours, theirs, other], {"m": 1800}, 16, lambda one: "us" if one is ours else "they"
+    )
+
+    assert [(one.name, one.charge_pico, one.cost_pico, one.margin_pico) for one in found] == [
+        ("us", 9, 6, 3),
+        ("they", 1, 2, -1),
+    ]
+
+
+def test_a_margin_is_shown_once_there_is_a_price_and_time() -> None:
+    tenant = make_tenant("brings", credit_pico=PICO)
+    settle([used(tenant.held(), UsageCounts(60, 0, 40))])
+    now = datetime.now(UTC)
+    seconds = {f"{now:%Y-%m}": {"served": 3600}}
+    content = {"since": "2026-01-01T00:00:00+00:00", "at": now.isoformat(), "months": seconds}
+    keep(ReportName.ENGINE_TIME, content)
+    assert "No margin yet" in operator().get("/operator/money").text
+
+    with override_settings(GPU_HOUR_PRICE_PICO=3 * PICO):
+        page = operator().get("/operator/money").text
+
+    assert "Margin by tenant" in page
+    assert "$3.00" in page
+
+
+def test_a_worker_writes_engine_time_down() -> None:
+    report_engine_time(datetime.now(UTC))
+
+    assert last(new_staff(), ReportName.ENGINE_TIME) is not None

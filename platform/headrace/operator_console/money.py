@@ -1,11 +1,11 @@
 """`/operator/money`: whether the books agree, what Stripe was told, what models and tenants bring.
 
-Cost is not told here: what an hour of a GPU made for whom is not recorded. The fleet's page says
-what a million tokens cost now.
+Margins are estimates, of the time since when engines' time is written down.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +15,9 @@ import tenants.facade
 from billing.contracts import TenantUsage
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
+from headrace.operator_console.margins import Margin, margins
 from headrace.operator_console.pages import ZONE, OperatorView
+from headrace.operator_console.reports.engine_time import month_name
 from headrace.operator_console.reports.keeping import ReportName, last
 
 MTOK = 10**6
@@ -43,7 +45,12 @@ class MoneyPage(OperatorView):
         start_at, end_at = month_at(self.now, is_last=is_last)
         usage = billing.facade.usage_of_all(self.user_id, start_at, end_at)
         names = tenants.facade.tenant_slugs(self.user_id, {one.organization_id for one in usage})
+        margin_tables, margin_span = self._margins(usage, (start_at, end_at), names)
         return self.show(
+            hour_price_pico=settings.GPU_HOUR_PRICE_PICO,
+            hour_currency=settings.GPU_HOUR_CURRENCY,
+            margin_tables=margin_tables,
+            margin_span=margin_span,
             is_last=is_last,
             span=formats.span_text(start_at, min(end_at, self.now), ZONE),
             books=last(self.user_id, ReportName.BOOKS),
@@ -54,6 +61,57 @@ class MoneyPage(OperatorView):
                 usage, "Tenant", lambda one: names.get(one.organization_id, "-"), TENANTS_MAX
             ),
         )
+
+    def _margins(
+        self,
+        usage: Sequence[TenantUsage],
+        span: tuple[datetime, datetime],
+        names: Mapping[UUID, str],
+    ) -> tuple[list[Table], str]:
+        """By model and by tenant, and of when; none without a price and until time is known."""
+        price_pico, currency = settings.GPU_HOUR_PRICE_PICO, settings.GPU_HOUR_CURRENCY
+        report = last(self.user_id, ReportName.ENGINE_TIME)
+        if price_pico is None or report is None:
+            return [], ""
+        start_at = max(span[0], datetime.fromisoformat(report.content["since"]))
+        engine_s = report.content["months"].get(month_name(span[0]), {})
+        if start_at >= span[1] or not engine_s:
+            return [], ""
+        if start_at > span[0]:
+            usage = billing.facade.usage_of_all(self.user_id, start_at, span[1])
+        sold = [one for one in usage if one.currency == currency]
+        tables = [
+            margin_table(title, margins(sold, engine_s, price_pico, name), currency)
+            for title, name in (
+                ("Model", lambda one: one.model),
+                ("Tenant", lambda one: names.get(one.organization_id, formats.UNKNOWN)),
+            )
+        ]
+        since = formats.moment_text(start_at, ZONE)
+        return tables, f"{since} to {formats.moment_text(min(span[1], self.now), ZONE)}, UTC"
+
+
+def margin_table(title: str, found: Sequence[Margin], currency: str) -> Table:
+    """Charges, cost and what is between, with the share of the charge that is left."""
+    columns = (
+        Column(title),
+        *(Column(name, is_number=True) for name in ("Charged", "Cost", "Margin")),
+        Column("Of the charge", is_number=True, hides=True),
+    )
+    rows = [
+        Row(
+            [
+                one.name,
+                *(
+                    formats.money(amount, currency)
+                    for amount in (one.charge_pico, one.cost_pico, one.margin_pico)
+                ),
+                formats.percent_text(one.margin_pico, one.charge_pico),
+            ]
+        )
+        for one in found[:TENANTS_MAX]
+    ]
+    return Table(f"Margin by {title.lower()}", columns, rows, empty="Nothing was used.")
 
 
 def month_at(now: datetime, *, is_last: bool) -> tuple[datetime, datetime]:

@@ -25,6 +25,7 @@ class ReportName(StrEnum):
 
     HOUSE = "house"
     BOOKS = "books"
+    ENGINE_TIME = "engine_time"
 
 
 @dataclass(frozen=True, slots=True)
