@@ -62,9 +62,14 @@ def signed_in_by(session_key: str) -> Sitting:
 
 def check_staff(sitting: Sitting) -> None:
     """Raises NotStaff for somebody who may not sit at the operator's pages."""
-    ended, barred = ended_among({sitting})
-    if ended or barred:
+    if not may_sit(sitting):
         raise NotStaff
+
+
+def may_sit(sitting: Sitting) -> bool:
+    """Whether somebody may be there now."""
+    ended, barred = ended_among({sitting})
+    return not ended and not barred
 
 
 def ended_among(sittings: Collection[Sitting]) -> tuple[set[Sitting], set[Sitting]]:

@@ -25,7 +25,13 @@ from headrace.gateway.database import in_database
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport import tickets
 from headrace.gateway.transport.http import header
-from headrace.sign_in.sittings import NotSignedIn, Sitting, session_key_in, signed_in_by
+from headrace.sign_in.sittings import (
+    NotSignedIn,
+    Sitting,
+    may_sit,
+    session_key_in,
+    signed_in_by,
+)
 from headrace.telemetry import metrics
 from tenants.contracts import KeyIdentity, KeyScope, Permission
 
@@ -130,7 +136,8 @@ async def _identify(scope: dict[str, Any], runtime: GatewayRuntime) -> _Admitted
 
 
 async def _bearer(scope: dict[str, Any], bearer: tickets.Bearer) -> _Admitted:  # ASGI's
-    """Raises ApiError 401 where a person's ticket comes without that person's session."""
+    """Raises ApiError 401 where a person's ticket comes without that person's session, and where
+    they have lost the right to it."""
     identity = bearer.identity
     check_network(identity, address_of(scope))
     if bearer.user_id is None:
@@ -143,9 +150,11 @@ async def _bearer(scope: dict[str, Any], bearer: tickets.Bearer) -> _Admitted:  
     if sitting.user_id != bearer.user_id:
         raise errors.key_invalid()
     needs = frozenset({Permission.PLAYGROUND})
-    return _Admitted(
-        identity, replace(sitting, organization_id=identity.organization_id, needs=needs)
-    )
+    sitting = replace(sitting, organization_id=identity.organization_id, needs=needs)
+    # A ticket may have been put by before its person was removed.
+    if not await in_database(may_sit, sitting):
+        raise errors.key_invalid()
+    return _Admitted(identity, sitting)
 
 
 def check_origin(origin: str | None, host: str | None) -> None:
