@@ -201,3 +201,17 @@ def test_a_developer_reads_and_is_offered_no_change(acme: Acme) -> None:
     assert "<form" not in page.text.split('<main id="content"')[1]
     acme.page("webhooks/new", status=403, door=developer)
     acme.page(f"webhooks/{uuid4()}", status=404, door=developer)
+
+
+def test_an_old_session_ends_an_endpoint_and_does_not_open_it_again(acme: Acme) -> None:
+    made = acme.send("webhooks/new", "create", url="https://hooks.example.com/acme")
+    assert made.status_code == 200
+    (endpoint,) = acme.endpoints
+    path = f"/console/{acme.slug}/webhooks/{endpoint.endpoint_id}"
+    old = member_of(acme.tenant.organization_id, Role.OWNER, seconds_ago=3600)
+
+    assert old.post(path, data={"do": "disable"}).headers["location"] == path
+    opened = old.post(path, data={"do": "enable"})
+
+    assert opened.headers["location"].startswith("/accounts/reauthenticate/?next=")
+    assert acme.endpoints[0].disabled_at is not None

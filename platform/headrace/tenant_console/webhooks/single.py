@@ -77,7 +77,9 @@ class WebhookPage(WebhooksView):
         return self.said("A test event is on its way", href)
 
     def do_enable(self, slug: str, webhook_id: UUID) -> HttpResponseBase:
-        """Sends events there again."""
+        """Sends events there again; who may be a thief proves who they are first."""
+        if not self.signed_in_lately():
+            return self.prove_again()
         tenants.facade.change_webhook_endpoint(self.actor, webhook_id, enabled=True)
         return self.said("Events go there from now on")
 
