@@ -1,16 +1,22 @@
 """What two reports of an engine say, and that the page shows it; the rest is unknown."""
 
+import asyncio
 from dataclasses import replace
+from typing import cast
 
 import pytest
+import redis.asyncio
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.test import override_settings
 
 from billing.contracts import PICO
-from headrace.gateway.announcing import EngineReading, EngineReport
+from headrace.gateway.announcing import Announcer, EngineReading, EngineReport, engine_reports
 from headrace.operator_console.fleet.page import fleet_context
 from headrace.operator_console.fleet.readings import shown
-from inference.contracts import BLOCK_TOKENS, EngineStats, Histogram
+from inference.client.native import EngineClient
+from inference.contracts import BLOCK_TOKENS, EngineStats, Histogram, ModelLimits
+from inference.protocol import Hello
 from tests.console.operators import operator
 
 IDLE = EngineStats(
@@ -48,7 +54,11 @@ BUSY = replace(
     interactive_running=3,
     interactive_waiting=2,
 )
-REPORT = EngineReport("engine-0", "smollm2", EngineReading(102.0, BUSY), EngineReading(100.0, IDLE))
+REPORT = EngineReport(
+    *("engine-0", "smollm2", EngineReading(102.0, BUSY), EngineReading(100.0, IDLE)),
+    bundle_hash="abc123",
+    seen_since=42.0,
+)
 
 
 def test_rates_are_of_the_time_between_two_reports() -> None:
@@ -59,6 +69,7 @@ def test_rates_are_of_the_time_between_two_reports() -> None:
     assert engine.first_token_ms == 250
     assert engine.between_tokens_ms == 40
     assert (engine.batch_running, engine.batch_waiting) == (1, 0)
+    assert engine.up_ms == 60_000
 
 
 def test_how_many_more_fit_goes_by_what_runs() -> None:
@@ -93,7 +104,12 @@ def test_what_reports_cannot_tell_is_unknown(report: EngineReport) -> None:
 
 @pytest.mark.parametrize(
     ("reports", "said"),
-    [(None, "Nobody knows"), ([], "No engine reports"), ([REPORT], "6 at 1,600 tokens")],
+    [
+        (None, "Nobody knows"),
+        ([], "No engine reports"),
+        ([REPORT], "6 at 1,600 tokens"),
+        ([REPORT], "abc123"),
+    ],
 )
 def test_the_part_says_what_is_known(reports: list[EngineReport] | None, said: str) -> None:
     part = render_to_string("operator_console/live/fleet.html", fleet_context(reports))
@@ -107,6 +123,39 @@ def test_the_part_shows_the_cost() -> None:
     part = render_to_string("operator_console/live/fleet.html", fleet_context([REPORT]))
 
     assert "€1.00" in part
+
+
+def test_an_engine_counts_as_up_since_it_was_first_seen(django_database: object) -> None:
+    async def told() -> list[EngineReport]:
+        engine = _Engine()
+        async with redis.asyncio.Redis.from_url(settings.REDIS_URL) as connection:
+            await connection.delete("live:engine:mine")
+            announcer = Announcer(connection, cast("EngineClient", engine))
+            seen = []
+            for stats in (IDLE, BUSY, replace(IDLE, step=1)):
+                engine.now = stats
+                await connection.delete("live:asked:mine")
+                await announcer.announce()
+                reports = await engine_reports(connection)
+                seen += [one for one in reports if one.engine_id == "mine"]
+        return seen
+
+    first, second, anew = asyncio.run(told())
+
+    assert first.seen_since == second.seen_since == first.now.at
+    assert anew.seen_since == anew.now.at > first.now.at
+    assert second.before == first.now
+
+
+class _Engine:
+    """An engine that says what it is told to."""
+
+    connected = True
+    hello = Hello(1, "mine", "smollm2", "abc123", ModelLimits(100, 1000, 50, 0))
+    now = IDLE
+
+    async def stats(self, wait_s: float) -> EngineStats:
+        return self.now
 
 
 def test_the_page_follows_the_fleet(django_database: object) -> None:

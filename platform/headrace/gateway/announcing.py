@@ -45,6 +45,9 @@ class EngineReport:
     model: str
     now: EngineReading
     before: EngineReading | None
+    bundle_hash: str = ""
+    seen_since: float = 0.0
+    """Since when it has reported without a pause and without starting anew."""
 
 
 class Announcer:
@@ -83,8 +86,16 @@ class Announcer:
         reading = EngineReading(time.time(), await self._engine.stats(STATS_WAIT_S))
         key = _key(hello.engine_id)
         told = await self._redis.get(key)
-        before = None if told is None else _report_in(told).now
-        report = EngineReport(hello.engine_id, hello.model, reading, before)
+        last = None if told is None else _report_in(told)
+        went_on = last is not None and last.now.stats.step <= reading.stats.step
+        report = EngineReport(
+            hello.engine_id,
+            hello.model,
+            reading,
+            last.now if last is not None else None,
+            hello.bundle_hash,
+            last.seen_since if last is not None and went_on else reading.at,
+        )
         gone_at = reading.at - settings.ENGINE_GONE_S
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.set(key, msgspec.json.encode(report), ex=settings.ENGINE_GONE_S)

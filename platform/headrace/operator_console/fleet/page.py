@@ -69,7 +69,12 @@ def _row(engine: EngineShown) -> Row:
         fits = f"{formats.count_text(engine.more_requests)} at {context} tokens"
     return Row(
         [
-            format_html("{}<div class='text-secondary'>{}</div>", engine.engine_id, engine.model),
+            format_html(
+                "{}<div class='text-secondary' title='bundle {}'>{}</div>"
+                "<div class='text-secondary'>up {}</div>",
+                *(engine.engine_id, engine.bundle_hash, engine.model),
+                formats.duration_text(engine.up_ms),
+            ),
             _with_batch(engine.running, engine.batch_running),
             _with_batch(engine.waiting, engine.batch_waiting),
             formats.percent_text(engine.kv_tokens_used, engine.kv_tokens_total),

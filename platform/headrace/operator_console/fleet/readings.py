@@ -19,6 +19,9 @@ class EngineShown:
 
     engine_id: str
     model: str
+    bundle_hash: str
+    up_ms: int
+    """For how long it has been seen, without a pause."""
     running: int
     waiting: int
     batch_running: int
@@ -58,6 +61,8 @@ def shown(report: EngineReport, hour_price_pico: int | None) -> EngineShown:
     return EngineShown(
         engine_id=report.engine_id,
         model=report.model,
+        bundle_hash=report.bundle_hash,
+        up_ms=round(1000 * (now.at - report.seen_since)),
         running=stats.running,
         waiting=stats.waiting,
         batch_running=stats.running - stats.interactive_running,
