@@ -1,6 +1,7 @@
 """The playground's page, and its tickets: whose they are, and which key pays."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,10 +13,12 @@ import tenants.facade
 from tenants.contracts import KeyKind, KeyScope, Role
 from tests import books
 from tests.billing.cast import make_offer
-from tests.headrace.door import Door, member_of
-from tests.house import LiveHouse, Tenant, new_tenant
+from tests.headrace.door import Door, member_of, new_user
+from tests.house import LiveHouse, Tenant, new_tenant, wait_until
+from tests.prompts import STORY, chat
 
 MODEL = "mill-for-playing"
+RECEIVE_S = 60
 FRANCE = "What is the capital of France?"
 
 
@@ -95,27 +98,33 @@ def test_without_a_project_the_page_says_what_to_do(acme: Tenant) -> None:
     assert "Create a project" in member(acme).get(f"/console/{acme.slug}/playground").text
 
 
-def stream_with(house: LiveHouse, ticket: str, cookies: str) -> tuple[int | None, list[Any]]:
+def cookies(of: Door) -> str:
+    """As a browser sends them."""
+    return "; ".join(f"{name}={value}" for name, value in of.cookies.items())
+
+
+def socket(house: LiveHouse, ticket: str, with_cookies: str) -> Any:
+    """An open one: a context."""
+    return websockets.connect(
+        house.root_url.replace("http", "ws") + "/v1/stream",
+        subprotocols=["headrace.v1", ticket],  # type: ignore[list-item]  # plain strings
+        additional_headers={"cookie": with_cookies},
+        proxy=None,
+    )
+
+
+def stream_with(house: LiveHouse, ticket: str, with_cookies: str) -> tuple[int | None, list[Any]]:
     """How a socket with this ticket ends, and what it says to one short request."""
 
     async def story() -> tuple[int | None, list[Any]]:
         heard: list[Any] = []
-        url = house.root_url.replace("http", "ws") + "/v1/stream"
-        async with websockets.connect(
-            url,
-            subprotocols=["headrace.v1", ticket],  # type: ignore[list-item]  # plain strings
-            additional_headers={"cookie": cookies},
-            proxy=None,
-        ) as connection:
-            body = {
-                "model": house.model,
-                "messages": [{"role": "user", "content": FRANCE}],
-                "max_tokens": 2,
-            }
+        body = {"model": house.model, "messages": chat(FRANCE), "max_tokens": 2}
+        async with socket(house, ticket, with_cookies) as connection:
             try:
                 await connection.send(json.dumps({"type": "create", "id": "a", "body": body}))
                 while not heard or heard[-1]["event"] == "chunk":
-                    heard.append(json.loads(await asyncio.wait_for(connection.recv(), 60)))
+                    said = await asyncio.wait_for(connection.recv(), RECEIVE_S)
+                    heard.append(json.loads(said))
             except websockets.ConnectionClosed:
                 return connection.close_code, heard
         return None, heard
@@ -127,9 +136,6 @@ def stream_with(house: LiveHouse, ticket: str, cookies: str) -> tuple[int | None
 def test_a_ticket_is_of_use_in_its_persons_session_only(house: LiveHouse) -> None:
     tenant = house.new_tenant()
     owner, other = member(tenant), member(tenant)
-
-    def cookies(of: Door) -> str:
-        return "; ".join(f"{name}={value}" for name, value in of.cookies.items())
 
     def ticket() -> str:
         return str(ask_ticket(owner, tenant).json()["ticket"])
@@ -145,3 +151,30 @@ def test_a_ticket_is_of_use_in_its_persons_session_only(house: LiveHouse) -> Non
     assert receipt["api_key_id"] == str(key.key_id)
     assert stream_with(house, ticket(), "") == (4401, [])
     assert stream_with(house, ticket(), cookies(other)) == (4401, [])
+
+
+@pytest.mark.long
+def test_a_member_who_is_removed_talks_no_more(house: LiveHouse) -> None:
+    tenant = house.new_tenant()
+    user_id = new_user()
+    tenants.facade.add_member(tenant.organization_id, user_id, Role.DEVELOPER)
+    who = Door().sign_in(user_id)
+    ticket = ask_ticket(who, tenant).json()["ticket"]
+
+    async def story() -> int | None:
+        body = {"model": house.model, "messages": STORY, "max_tokens": 600}
+        async with socket(house, ticket, cookies(who)) as connection:
+            await connection.send(json.dumps({"type": "create", "id": "a", "body": body}))
+            await asyncio.wait_for(connection.recv(), RECEIVE_S)
+            operator = tenants.facade.operator_of(tenant.organization_id)
+            await asyncio.to_thread(tenants.facade.remove_member, operator, user_id)
+            with contextlib.suppress(websockets.ConnectionClosed):
+                async with asyncio.timeout(RECEIVE_S):
+                    async for _ in connection:
+                        pass
+        code: int | None = connection.close_code
+        return code
+
+    assert asyncio.run(story()) == 4401
+    wait_until(lambda: books.events(tenant))
+    assert books.events(tenant)[0]["output_tokens"] < 600
