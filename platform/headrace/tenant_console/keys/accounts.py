@@ -83,7 +83,12 @@ class AccountsPage(KeysView):
             for one in self.accounts.values()
             if self.project is None or one.project_id == self.project.project_id
         ]
-        columns = [Column("Name"), Column("Project"), Column("Since", hides=True), Column("State")]
+        columns = [
+            Column("Name"),
+            Column("Project", hides=True),
+            Column("Since", hides=True),
+            Column("State"),
+        ]
         if may_write:
             columns.append(Column("Actions", is_hidden_title=True, is_number=True))
         rows = [self._row(one, may_write=may_write) for one in accounts]

@@ -70,7 +70,9 @@ class KeysPage(KeysView):
         )
 
     def _table(self, keys: list[KeyInfo]) -> tuple[list[Column], list[Row]]:
-        used = billing.facade.key_activity(self.organization_id, self.now, str(self.zone))
+        used = billing.facade.key_activity(
+            self.organization_id, self.now, str(self.zone), [key.key_id for key in keys]
+        )
         columns = [
             Column("Name"),
             Column("Project", hides=True),

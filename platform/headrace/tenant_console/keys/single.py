@@ -59,7 +59,9 @@ class KeyPage(KeysView):
         return self.said(f"{key.settings.name} is revoked", self.url("keys", **_kind(key)))
 
     def _page(self, key: KeyInfo, revoke: ConfirmForm, status: int = HTTPStatus.OK) -> HttpResponse:
-        used = billing.facade.key_activity(self.organization_id, self.now, str(self.zone))
+        used = billing.facade.key_activity(
+            self.organization_id, self.now, str(self.zone), [key.key_id]
+        )
         activity = used.get(key.key_id)
         state = self.state(key)
         return self.show(

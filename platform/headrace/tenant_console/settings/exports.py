@@ -40,7 +40,7 @@ class ExportsPage(PageView):
         columns = [
             Column("Asked for"),
             Column("State"),
-            Column("Size", is_number=True),
+            Column("Size", is_number=True, hides=True),
             Column("Kept until", hides=True),
             Column("Download", is_hidden_title=True, is_number=True),
         ]
