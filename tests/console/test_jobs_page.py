@@ -10,7 +10,7 @@ import pytest
 
 import tenants.facade
 from batch_jobs import browsing
-from batch_jobs.models import BulkJob
+from batch_jobs.models import BulkItem, BulkJob
 from billing.facade import open_account
 from headrace.console_kit import formats
 from tenants.contracts import Role
@@ -248,6 +248,17 @@ def test_a_batch_shows_its_errors_and_hands_out_its_files(desk: Desk) -> None:
     assert desk.owner.get(f"{path}/files/nothing").status_code == 404
 
 
+def test_a_batch_whose_lines_are_forgotten_points_to_its_file(desk: Desk) -> None:
+    house = BatchTenant(desk.house.tenant, desk.house.door)
+    batch_id = house.running("one")
+    batch_cast.refuse(batch_id, "one")
+    tend_now()
+    job_id = UUID(batch_id.removeprefix("batch_"))
+    BulkItem.objects.using("housekeeper").filter(job_id=job_id).delete()
+
+    assert "the file of errors has it" in desk.text(f"{desk.jobs_path}/{job_id}?part=failures")
+
+
 def test_a_bad_batch_says_what_is_wrong_with_its_input(desk: Desk) -> None:
     house = BatchTenant(desk.house.tenant, desk.house.door)
     batch_id = house.create(b"nope\n")
@@ -280,3 +291,4 @@ def test_what_failed_is_retried_and_results_are_deleted(desk: Desk) -> None:
     assert desk.house.read(summary_id)["results_deleted_at"] is not None
     assert desk.owner.get(f"{desk.path(summary_id)}/results").status_code == 404
     assert "Results deleted" in desk.text(desk.path(summary_id))
+    assert "?part=" not in desk.owner.get(desk.path(summary_id)).text

@@ -102,6 +102,12 @@ def downloads_of(page: PageView, view: JobView) -> list[Download]:
         label = "Parquet" if summary.results_shards == 1 else f"Parquet {shard + 1}"
         href = page.url("job-results", job.job_id, format="parquet", shard=shard)
         found.append(Download(label, href))
-    if job.items_failed or (job.state in ENDED and job.items_completed < job.items_total):
+    if has_failures(view):
         found.append(Download("Failures", page.url("job-failures", job.job_id, format="csv")))
     return found
+
+
+def has_failures(view: JobView) -> bool:
+    """Whether anything of it has failed, or was left when it ended."""
+    job = view.job
+    return bool(job.items_failed) or (job.state in ENDED and job.items_completed < job.items_total)

@@ -26,7 +26,7 @@ from headrace.console_kit import formats
 from headrace.console_kit.pages import PageView
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.tenant_console.console_keys import console_key
-from headrace.tenant_console.jobs.downloads import downloads_of
+from headrace.tenant_console.jobs.downloads import downloads_of, has_failures
 from headrace.tenant_console.jobs.forms import BoundsForm
 from headrace.tenant_console.jobs.live import live_context
 from headrace.tenant_console.jobs.showing import ENDED, name_of, prefixed_id
@@ -149,6 +149,7 @@ class JobPage(PageView):
         names = tenants.facade.key_names(self.actor, [job.key_id])
         file_ids = summary.input_file_ids if summary else (job.input_file_id,)
         inputs = [file_id for file_id in file_ids if file_id is not None]
+        has_rows = summary is None or summary.results_deleted_at is None
         sees_texts = self.may(Permission.REQUESTS_READ)
         return self.show(
             status=status,
@@ -169,11 +170,8 @@ class JobPage(PageView):
             bounds_is_open=status != HTTPStatus.OK,
             downloads=downloads_of(self, view) if sees_texts else [],
             download_note="" if job.state in ENDED else "what is done so far",
-            has_samples=sees_texts
-            and summary is not None
-            and job.items_completed > 0
-            and summary.results_deleted_at is None,
-            has_failures=bool(job.items_failed) or (job.state in ENDED and _has_left(view)),
+            has_samples=sees_texts and summary is not None and job.items_completed > 0 and has_rows,
+            has_failures=has_rows and has_failures(view),
             follows=job.state not in ENDED,
             topic=f"job:{job.job_id}",
         )
@@ -203,6 +201,7 @@ class JobPage(PageView):
             "Reasons",
             [Column("Reason"), Column("How many", is_number=True)],
             [Row([code, formats.count(number)]) for code, number in report.reasons],
+            empty="What each line became is no longer kept here; the file of errors has it.",
         )
         first = Table(
             "The first of them",
@@ -228,7 +227,3 @@ class JobPage(PageView):
             self.organization_id, view.job.job_id, SAMPLES_SHOWN
         )
         return self.show("tenant_console/jobs/samples.html", samples=samples)
-
-
-def _has_left(view: JobView) -> bool:
-    return view.job.items_completed < view.job.items_total
