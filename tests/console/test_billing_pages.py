@@ -165,7 +165,9 @@ def test_a_payment_is_looked_at_a_bounded_number_of_times(acme: Acme, till: Till
         assert ("looks=" in page.text) == (not looks.isdecimal() or looks == "9999999999"), looks
 
 
-@pytest.mark.parametrize("amount", ["", "0.5", "1.234", "-5", "1e3", "10,50", "2000000"])
+@pytest.mark.parametrize(
+    "amount", ["", "0.5", "1.234", "-5", "1e3", "10,50", "2000000", "\u0662\u0660"]
+)
 def test_an_amount_that_cannot_be_paid_is_refused_beside_its_field(
     acme: Acme, till: Till, amount: str
 ) -> None:

@@ -122,7 +122,9 @@ def test_a_key_is_of_one_amount(acme: Tenant, till: Till) -> None:
     assert len(till.begun) == 1
 
 
-@pytest.mark.parametrize("amount", ["0", "-5", "0.001", "1e3", "ten", "20.005", "1000001", 20, 2.5])
+@pytest.mark.parametrize(
+    "amount", ["0", "-5", "0.001", "1e3", "ten", "20.005", "1000001", "\u0662\u0660", 20, 2.5]
+)
 def test_odd_amounts_are_refused(acme: Tenant, till: Till, amount: object) -> None:
     refused = ask(acme, "POST", "topups", {"amount": amount}, headers=KEY)
 

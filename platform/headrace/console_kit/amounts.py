@@ -10,7 +10,7 @@ from django import forms
 
 from billing.facade import decimal_string, parse_decimal
 
-AMOUNT = re.compile(r"\d{1,12}(\.\d{1,12})?")
+AMOUNT = re.compile(r"\d{1,12}(\.\d{1,12})?", re.ASCII)
 AMOUNT_CHARS_MAX = 25
 
 

@@ -47,7 +47,7 @@ class Amount(serializers.RegexField):
 
     def to_internal_value(self, data: Any) -> str:
         """Raises ValidationError for anything but a string of its shape."""
-        if not isinstance(data, str):
+        if not isinstance(data, str) or not data.isascii():
             self.fail("invalid")
         text: str = super().to_internal_value(data)
         return text
