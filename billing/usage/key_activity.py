@@ -4,6 +4,7 @@ Reads only the tenant's own rows. Called by the console.
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -22,14 +23,20 @@ from billing.usage.report import usage_page
 DAYS = 14
 
 
-def key_activity(organization_id: UUID, now: datetime, time_zone: str) -> dict[UUID, KeyActivity]:
-    """Requests and tokens of the last DAYS days, today among them, of each key that has any."""
+def key_activity(
+    organization_id: UUID, now: datetime, time_zone: str, key_ids: Collection[UUID]
+) -> dict[UUID, KeyActivity]:
+    """Requests and tokens of the last DAYS days, today among them, of each of the keys that has
+    any."""
+    if not key_ids:
+        return {}
     first = now.astimezone(ZoneInfo(time_zone)).date() - timedelta(days=DAYS - 1)
     query = UsageQuery(
         start_at=local_midnight(first, time_zone),
         end_at=bucket_end(now, BucketWidth.DAY, time_zone),
         time_zone=time_zone,
         group_by=frozenset({UsageDimension.KEY}),
+        key_ids=tuple(key_ids),
         buckets_max=DAYS,
     )
     requests: dict[UUID, list[int]] = defaultdict(lambda: [0] * DAYS)

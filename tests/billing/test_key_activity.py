@@ -30,17 +30,22 @@ def test_each_keys_days_are_those_of_the_clock(acme: Tenant) -> None:
     with planted(acme, events):
         roll_up()
         with CaptureQueriesContext(connections["default"]) as captured:
-            seen = key_activity(acme.organization_id, NOW, ZONE)
+            keys = [acme.key_id, other, quiet]
+            seen = key_activity(acme.organization_id, NOW, ZONE, keys)
+            only = key_activity(acme.organization_id, NOW, ZONE, [other])
 
     assert seen[acme.key_id].tokens == (*[0] * 12, 20, 16)
     assert seen[acme.key_id].requests == (*[0] * 12, 1, 2)
     assert seen[other].tokens == (30, *[0] * 13)
     assert quiet not in seen
     reads = [query for query in captured.captured_queries if "FROM billing" in query["sql"]]
-    assert len(reads) == 1
+    assert len(reads) == 2
+    assert only == {other: seen[other]}
     assert sum(query["sql"].count("billing_usage_hour") for query in reads) >= 1
 
 
 def test_nobody_sees_anothers_keys(acme: Tenant, globex: Tenant) -> None:
     with planted(globex, [Planted(NOW)]):
-        assert key_activity(acme.organization_id, NOW, ZONE) == {}
+        keys = [acme.key_id, globex.key_id]
+        assert key_activity(acme.organization_id, NOW, ZONE, keys) == {}
+        assert key_activity(globex.organization_id, NOW, ZONE, []) == {}
