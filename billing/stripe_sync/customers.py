@@ -62,5 +62,5 @@ def _account(organization_id: UUID, using: str) -> StripeAccount:
     with tenant_scope(organization_id, using):
         row = StripeAccount.objects.using(using).filter(organization_id=organization_id).first()
     return row or StripeAccount(
-        organization_id=organization_id, customer_id="", payment_method_id=""
+        organization_id=organization_id, customer_id="", payment_method_id="", is_demo=False
     )

@@ -11,6 +11,8 @@ from billing.contracts import PICO, UsageCounts
 from billing.facade import (
     balance,
     hold,
+    is_demo,
+    keep_out_of_stripe,
     roll_up,
     set_credit_limit,
     settle,
@@ -121,3 +123,16 @@ def test_a_request_is_found_by_its_id_and_shows_its_charge() -> None:
     nonsense = door.get(page, params={"request": "nonsense"})
     assert nonsense.status_code == 422
     assert "This is no request" in nonsense.text
+
+
+def test_only_what_was_kept_out_of_stripe_is_marked_as_demo() -> None:
+    tenant = make_tenant("real")
+    page = f"/operator/tenants/{tenant.organization_id}"
+    door = operator()
+
+    assert is_demo(tenant.organization_id) is False
+    assert "badge-blue" not in door.get(page).text
+    keep_out_of_stripe(tenant.organization_id)
+
+    assert is_demo(tenant.organization_id) is True
+    assert "badge-blue" in door.get(page).text
