@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.functional import cached_property
 from uuid_utils.compat import uuid7
 
 import tenants.facade
@@ -36,6 +35,8 @@ class OperatorView(RailView):
     """A page under `/operator/`."""
 
     is_sensitive = True
+    shown_order: Order | None
+    """What was ordered on this page a moment ago."""
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Raises Http404 for everybody but staff, and on any other Host."""
@@ -47,6 +48,8 @@ class OperatorView(RailView):
         """Raises SecondFactorMissing, which leads to where one is added."""
         if not has_second_factor(self.user_id):
             raise SecondFactorMissing("The operator's pages want a second factor. Add one first.")
+        # Before everything else that the page reads: what an order has changed is then there too.
+        self.shown_order = self._asked_order()
 
     def actor_in(self, organization_id: UUID) -> Actor:
         """The operator in one tenant, as this person at this address."""
@@ -81,8 +84,7 @@ class OperatorView(RailView):
             return self.refused("Too many orders wait: no worker carries them out.")
         return self.go(f"{self.request.path}?{urlencode({'order': placed.order_id})}")
 
-    @cached_property
-    def shown_order(self) -> Order | None:
+    def _asked_order(self) -> Order | None:
         """The one that the address names; raises ApiError 404 for one that is not."""
         order_id = self.asked_id("order")
         if order_id is None:
