@@ -46,6 +46,10 @@ from tenants.contracts import (
 
 SEE_OTHER = 303
 READS = frozenset({"GET", "HEAD"})
+NOT_KEPT = "no-store, private"
+"""Who comes to a browser after somebody signed out finds nothing by going back."""
+NUL = "%00"
+"""No text in the database has it."""
 
 
 class PageCompression(GZipMiddleware):
@@ -68,11 +72,18 @@ class SignedInView(View):
     def dispatch(
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:  # the address's own parts
-        """Sign-in first, then the page; raises what has no page of its own."""
+        """The page, which no browser keeps; raises what has no page of its own."""
+        answer = self._answer(request, *args, **kwargs)
+        answer.headers.setdefault("Cache-Control", NOT_KEPT)
+        return answer
+
+    def _answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Sign-in first, then the page."""
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
         try:
             count_actor(self.user_id, request.method or "")
+            _check_address(request)
             self.prepare()
             return super().dispatch(request, *args, **kwargs)
         except SecondFactorMissing as error:
@@ -274,6 +285,11 @@ class PageView(RailView):
             },
             status=status,
         )
+
+
+def _check_address(request: HttpRequest) -> None:
+    if NUL in request.META["QUERY_STRING"]:
+        raise errors.invalid("An address has no NUL in it.", None)
 
 
 def _parsed_id(text: str, name: str) -> UUID:
