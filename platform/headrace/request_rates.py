@@ -2,7 +2,8 @@
 
 Counted in Redis for all processes together, and in each by itself while Redis is away. Spares the
 house, proves nothing: who somebody is was decided before. A window begins with its first request
-and ends a minute later. Called by every management view, and by middleware for all other pages.
+and ends a minute later. Called by every management view, by middleware for all other pages, and by
+the socket of pages that stay open.
 """
 
 import threading
@@ -112,6 +113,11 @@ def count_actor(actor_id: UUID, method: str) -> None:
         rates().count("actor_writes", actor_id.hex, settings.ACTOR_WRITES_PER_MINUTE_MAX)
 
 
+def count_read_from(address: str) -> None:
+    """A request of whoever is there, before anything is looked up for it; raises ApiError 429."""
+    rates().count("address_reads", subscriber_of(address), settings.ADDRESS_READS_PER_MINUTE_MAX)
+
+
 class RequestRateMiddleware(MiddlewareMixin):
     """Counts every request by its address, and what is sent to sign-in forms apart."""
 
@@ -119,10 +125,11 @@ class RequestRateMiddleware(MiddlewareMixin):
         """429 for one too many, before anything is looked up for it."""
         if request.path.startswith(UNCOUNTED):
             return None
-        whose, method = subscriber_of(address_of(request)), request.method or ""
+        address, method = address_of(request), request.method or ""
+        whose = subscriber_of(address)
         try:
             if method in READS:
-                rates().count("address_reads", whose, settings.ADDRESS_READS_PER_MINUTE_MAX)
+                count_read_from(address)
             elif request.path.startswith(SIGN_IN_PATH):
                 rates().count("sign_in_forms", whose, settings.SIGN_IN_FORMS_PER_MINUTE_MAX)
             else:

@@ -255,6 +255,21 @@ def test_a_flood_costs_a_viewer_one_message_in_a_while_and_no_query(acme: Summar
     assert messages <= lasted_s / 0.2 + 1
 
 
+def test_a_job_is_read_once_however_its_id_is_spelled(acme: SummaryTenant) -> None:
+    job_id = _uuid(acme.running("a"))
+    who, slug = viewer(acme), slug_of(acme)
+    spellings = [str(job_id), str(job_id).upper(), job_id.hex, f"urn:uuid:{job_id}"]
+
+    async def story(house: House) -> int:
+        page = await house.look(who, slug, ",".join(f"count:{one}" for one in spellings))
+        await page.shown()
+        feeds = len(house.application.feeds)
+        await page.leave()
+        return feeds
+
+    assert run(story) == 1
+
+
 def test_nobody_is_shown_what_is_not_theirs(acme: SummaryTenant) -> None:
     globex = make_summary_tenant("globex")
     theirs = _uuid(globex.running("b"))
@@ -278,6 +293,18 @@ def test_nobody_is_shown_anything_without_a_session(acme: SummaryTenant) -> None
 
     assert refusal(Door(), slug, "usage") == 4401
     assert refusal(forged, slug, "usage") == 4401
+
+
+@override_settings(ADDRESS_READS_PER_MINUTE_MAX=2)
+def test_an_address_that_tries_too_many_sessions_is_not_looked_up_for(acme: SummaryTenant) -> None:
+    who, slug, client = viewer(acme), slug_of(acme), (f"198.51.100.{uuid4().int % 256}", 1)
+    guessed = Door()
+    for _ in range(2):
+        guessed.cookies.set(settings.SESSION_COOKIE_NAME, uuid4().hex)
+        assert refusal(guessed, slug, "usage", client=client) == 4401
+
+    assert refusal(guessed, slug, "usage", client=client) == 1013
+    assert refusal(who, slug, "usage", client=client) == 1013
 
 
 def test_a_role_is_shown_what_its_permissions_are(acme: SummaryTenant) -> None:

@@ -23,10 +23,12 @@ from headrace.console_kit.live.topics import Part
 from headrace.console_kit.live.viewing import viewer_of
 from headrace.console_kit.operator_host import is_operators
 from headrace.feeds import Follower, Gone, Source
+from headrace.gateway.admission.auth import address_of
 from headrace.gateway.database import in_database
 from headrace.gateway.runtime import GatewayRuntime
 from headrace.gateway.transport.http import header
 from headrace.gateway.transport.socket_admission import CLOSE_WAIT_S, check_origin
+from headrace.request_rates import count_read_from
 from headrace.sign_in.sittings import NotSignedIn, NotStaff, session_key_in
 from headrace.telemetry import metrics
 from tenants.contracts import OrganizationNotFound, PermissionDenied, SecondFactorMissing
@@ -101,6 +103,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             asked = self.live.asked(query.get("topics", [""])[-1])
             needs = frozenset() if slug is None else self.live.needs(asked)
             session_key = session_key_in(header(self.scope, b"cookie"))
+            await in_database(count_read_from, address_of(self.scope))
             viewer = await in_database(viewer_of, session_key, slug, needs)
             if viewer.place is None:
                 sources = self.live.operator_sources(asked, self.runtime.redis)
