@@ -290,6 +290,16 @@ def test_a_used_up_budget_says_so_on_limits_and_billing_and_leads_on(acme: Acme)
     assert "top-up" not in viewer.text
 
 
+def test_a_limit_of_nothing_is_reached(acme: Acme) -> None:
+    quota = set_quota(acme.actor, replace(BUDGET, limit_amount=0))
+
+    page = acme.page("limits").text
+
+    [meter] = re.findall(rf'<div id="quota-{quota.quota_id.hex}".*?</td>', page, re.DOTALL)
+    assert "reached" in words(meter)
+    assert "the limit of spend a month is reached" in words(page)
+
+
 def test_a_used_up_balance_is_said_on_limits(acme: Acme) -> None:
     acme.tenant.held(5 * PICO, 0)
 

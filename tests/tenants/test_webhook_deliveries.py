@@ -121,6 +121,8 @@ def test_an_event_is_posted_signed_and_logged(acme: Tenant, receiver: Receiver) 
     assert (delivery.state, delivery.attempts, delivery.next_at) == ("delivered", 1, None)
     [attempt] = delivery.log
     assert (attempt.status_code, attempt.error, attempt.answer_start) == (200, "", "ok")
+    told = facade.webhook_payload(member(acme), delivery.delivery_id)
+    assert told.encode() == received.body
     deliver(later(10**6))
     assert len(receiver.received) == 1
 
