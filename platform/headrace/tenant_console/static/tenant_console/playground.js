@@ -2,10 +2,6 @@
    people write is set as text, never as HTML, and is kept in this tab only. */
 "use strict";
 
-const about = JSON.parse(document.getElementById("play-about")?.textContent || "null");
-const PICO = 10n ** 12n;
-const SIGNS = { USD: "$", EUR: "€", GBP: "£" };
-const CHARS_PER_TOKEN = 4;
 const CLOSED = {
   1001: "The connection was idle and was closed. Send again.",
   4401: "The playground's key was revoked, or your session ended. Send again, or sign in again.",
@@ -17,61 +13,8 @@ const CLOSED = {
 const SIGNED_OUT = "You are signed out. Reload the page to sign in.";
 const UNREACHABLE = "The server cannot be reached. Send again.";
 
-const at = (id) => document.getElementById(`play-${id}`);
 const kept = `playground:${about?.place}`;
 const state = { turns: [], socket: null, running: null, sum: null };
-
-/* --- numbers ----------------------------------------------------------------------------------- */
-
-function signed(text) {
-  const sign = SIGNS[about.currency];
-  return sign ? sign + text : `${text} ${about.currency}`;
-}
-
-function exactly(pico) {
-  const decimals = String(pico % PICO).padStart(12, "0").replace(/0+$/, "").padEnd(2, "0");
-  return `${(pico / PICO).toLocaleString("en-US")}.${decimals}`;
-}
-
-/* Two decimals from one unit up, else three significant digits. */
-function money(pico) {
-  if (pico === 0n) return signed("0.00");
-  const digits = pico >= PICO ? 10 : Math.max(0, String(pico).length - 3);
-  const step = 10n ** BigInt(digits);
-  return signed(exactly(((pico + step / 2n) / step) * step));
-}
-
-function show(id, text, exact = "") {
-  const cell = at(id);
-  cell.textContent = text;
-  cell.title = exact;
-}
-
-function showUsed(used, suffix) {
-  const mark = used.isEstimate ? "≈ " : "";
-  show(`prompt${suffix}`, mark + used.prompt.toLocaleString("en-US"));
-  show(`cached${suffix}`, used.cached.toLocaleString("en-US"));
-  show(`output${suffix}`, mark + used.output.toLocaleString("en-US"));
-  show(`cost${suffix}`, mark + money(used.pico), used.isEstimate ? "" : signed(exactly(used.pico)));
-  at(`cost${suffix}`).dataset.pico = used.isEstimate ? "" : String(used.pico);
-}
-
-function estimate(running) {
-  const price = about.models[running.model];
-  const prompt = Math.ceil(running.promptChars / CHARS_PER_TOKEN);
-  const pico = BigInt(prompt) * BigInt(price.input_pico) + BigInt(running.pieces) * BigInt(price.output_pico);
-  return { prompt, cached: 0, output: running.pieces, pico, isEstimate: true };
-}
-
-function plus(one, other) {
-  return {
-    prompt: one.prompt + other.prompt,
-    cached: one.cached + other.cached,
-    output: one.output + other.output,
-    pico: one.pico + other.pico,
-    isEstimate: one.isEstimate || other.isEstimate,
-  };
-}
 
 /* --- what is asked ----------------------------------------------------------------------------- */
 
