@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 import pytest
-from django.test import override_settings
+from django.conf import settings
+from django.db import connections
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver
 
 from headrace.gateway.request_ids import public_request_id
@@ -20,6 +23,7 @@ from tests.isolation.sides import both
 from tests.isolation.test_route_matrix import CONVERTER, urlconf
 
 PREFIX = "operator/"
+QUERIES_MAX = 40
 pytestmark = pytest.mark.usefixtures("django_database")
 
 VIEWS: Mapping[str, type[OperatorView]] = {
@@ -134,3 +138,15 @@ def test_a_receipt_is_of_the_tenant_that_the_address_names() -> None:
     strange = {**request(), "organization_id": both()[0].organization_id}
 
     assert operator().get(address(route, strange)).status_code == 404
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_page_asks_few_questions(route: str) -> None:
+    path = address(route)
+    client = Client(SERVER_NAME="127.0.0.1")
+    client.cookies[settings.SESSION_COOKIE_NAME] = operator().session_key
+    with CaptureQueriesContext(connections["default"]) as captured:
+        assert client.get(path).status_code == 200
+
+    asked = [one["sql"] for one in captured.captured_queries]
+    assert 0 < len(asked) <= QUERIES_MAX, "\n".join(asked)
