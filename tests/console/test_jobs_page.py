@@ -4,9 +4,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
+from django.conf import settings
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 import tenants.facade
 from batch_jobs import browsing
@@ -26,6 +31,8 @@ from tests.batch_jobs.summary_cast import (
 )
 from tests.headrace.door import Door, member_of
 
+QUERIES_MAX = 60
+"""Those that begin and end transactions and scopes with them."""
 pytestmark = pytest.mark.usefixtures("django_database")
 
 
@@ -114,6 +121,18 @@ def test_a_job_shows_its_estimate_beside_what_it_took(desk: Desk) -> None:
     assert formats.money_text(int(estimate["interactive_amount_pico"]), "USD") in text
     assert "Budget $5.00" in text
     assert "Style dry" in text
+
+
+def test_a_job_and_a_list_of_many_ask_few_questions(desk: Desk) -> None:
+    for number in range(12):
+        summary_id = desk.house.create(f"one {number}")
+    client = Client(SERVER_NAME=urlsplit(settings.PUBLIC_URL).hostname)
+    client.cookies[settings.SESSION_COOKIE_NAME] = desk.owner.session_key
+    for path in (desk.jobs_path, desk.path(summary_id)):
+        with CaptureQueriesContext(connections["default"]) as captured:
+            assert client.get(path).status_code == 200
+
+        assert 0 < len(captured) <= QUERIES_MAX
 
 
 def test_buttons_steer_a_job_through_its_states(desk: Desk) -> None:
