@@ -49,7 +49,7 @@ from headrace.tenant_console.live_topics import TOPICS
 _django = ArrivingHandler()
 UPLOADS = re.compile(r"/v1/files|/console/[-\w]+/jobs/files", re.ASCII)
 """Where a POST brings a file, which is read as it arrives."""
-SMALL_BODIES = ("/accounts/", "/stripe/events")
+SMALL_BODIES = ("/accounts/", "/console/", "/operator/", "/stripe/events")
 """Where anybody may send forms and messages, whose bodies have SMALL_BODY_BYTES_MAX."""
 
 

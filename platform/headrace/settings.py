@@ -299,7 +299,7 @@ MODEL_BUNDLE = Path(
 BODY_BYTES_MAX = _integer("HEADRACE_BODY_BYTES_MAX", 20 * 1024 * 1024)
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_BYTES_MAX
 SMALL_BODY_BYTES_MAX = 1024 * 1024
-"""Of a form of sign-in and a message of Stripe's."""
+"""Of a page's form and a message of Stripe's."""
 BODY_READ_TIMEOUT_S = _integer("HEADRACE_BODY_READ_TIMEOUT_S", 30)
 BODIES_BYTES_MAX = _integer("HEADRACE_BODIES_BYTES_MAX", 128 * 1024 * 1024)
 """All bodies being read by one process together."""

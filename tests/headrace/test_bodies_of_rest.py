@@ -12,7 +12,10 @@ from tests.headrace.door import Door
 
 pytestmark = pytest.mark.usefixtures("django_database", "crowd")
 MIB = 1024 * 1024
-SMALL = ("/stripe/events", "/accounts/login/", "/accounts/signup/")
+SMALL = (
+    *("/stripe/events", "/accounts/login/", "/accounts/signup/"),
+    *("/console/", "/console/invitation", "/console/acme/keys/new", "/operator/tenants"),
+)
 OTHERS = ("/nowhere", "/api/v1/organizations", "/v1/organization/projects")
 CONTENT_TYPES = ("application/json", "multipart/form-data; boundary=B")
 
