@@ -15,7 +15,12 @@ from headrace.operator_console.orders.carrying_out import carry_out
 from headrace.operator_console.orders.placing import find
 from headrace.operator_console.orders.shapes import OrderKind, Outcome, Placed, signature
 from tenants.contracts import OrganizationStatus
-from tenants.facade import list_audit, operator_of, read_organization
+from tenants.facade import (
+    list_audit,
+    operator_of,
+    read_organization,
+    set_organization_status,
+)
 from tests.billing.cast import Tenant, make_tenant
 from tests.console.operators import new_staff
 from tests.headrace.door import Door
@@ -135,6 +140,17 @@ def test_a_tenant_is_suspended_by_its_name_and_resumed(
     assert read_organization(actor).status is OrganizationStatus.ACTIVE
     assert audited(tenant, "organization.suspended") == [operator_id]
     assert audited(tenant, "organization.reactivated") == [operator_id]
+
+
+def test_a_tenant_that_was_closed_meanwhile_stays_closed(operator: Door, tenant: Tenant) -> None:
+    actor = operator_of(tenant.organization_id)
+    asked = [order(operator, tenant, "resume")]
+    set_organization_status(tenant.organization_id, OrganizationStatus.CLOSED)
+    asked.append(order(operator, tenant, "suspend", confirm=read_organization(actor).slug))
+
+    for answer in asked:
+        assert "A closed tenant stays closed." in outcome(operator, answer)
+    assert read_organization(actor).status is OrganizationStatus.CLOSED
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,11 @@ def set_minute_limits(order: Placed) -> Answer:
 def set_status(order: Placed) -> Answer:
     """`organization_id`, `status`."""
     asked = order.asked
-    status = OrganizationStatus(asked["status"])
-    tenants.facade.set_organization_status(
-        UUID(asked["organization_id"]), status, operator=_actor(order)
-    )
+    operator, status = _actor(order), OrganizationStatus(asked["status"])
+    if tenants.facade.read_organization(operator).status is OrganizationStatus.CLOSED:
+        # Its owner may have had it deleted since the page was shown.
+        raise Refused("a closed tenant stays closed")
+    tenants.facade.set_organization_status(operator.organization_id, status, operator=operator)
     return {"text": f"The tenant is {status.value}."}
 
 
