@@ -108,6 +108,11 @@ class LiveHouse:
         return self.base_url.removesuffix("/v1")
 
     @property
+    def stripe_url(self) -> str:
+        """Of the stand-in for Stripe, where people pay."""
+        return f"http://127.0.0.1:{self.house.stripe_port}"
+
+    @property
     def metrics_url(self) -> str:
         """Of the web process' metrics, which have a port of their own."""
         return f"http://127.0.0.1:{self.house.extra[METRICS_PORT]}/metrics"

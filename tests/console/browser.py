@@ -78,6 +78,7 @@ class Browsing:
     def __init__(self, browser: Browser, root_url: str) -> None:
         self._browser = browser
         self._root_url = root_url
+        self._roots: tuple[str, ...] = (root_url,)
         self._contexts: list[BrowserContext] = []
         self._expected: set[tuple[int, str]] = set()
         self._faults: list[str] = []
@@ -117,6 +118,10 @@ class Browsing:
         """From now on the house may answer `path` with this status; others from 400 are faults."""
         self._expected.add((status, path))
 
+    def let_in(self, root_url: str) -> None:
+        """From now on pages may be of this server too, as where people pay."""
+        self._roots = (*self._roots, root_url)
+
     def faults(self) -> list[str]:
         """What browsers complained about so far, each once."""
         return list(dict.fromkeys(self._faults))
@@ -141,7 +146,7 @@ class Browsing:
 
     def _asked(self, request: Request) -> None:
         url = urlsplit(request.url)
-        if url.scheme in ("http", "https") and not request.url.startswith(self._root_url):
+        if url.scheme in ("http", "https") and not request.url.startswith(self._roots):
             self._fault(f"asked elsewhere: {request.url}")
 
     def _failed(self, request: Request) -> None:
