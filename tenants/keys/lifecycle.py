@@ -48,6 +48,8 @@ GRACE_S_MAX = 30 * 24 * 3600
 _OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})
 KEYS_MAX = 10_000
 """Keys of one organization that are not revoked."""
+EXPIRES_BEFORE = datetime(9000, 1, 1, tzinfo=UTC)
+"""Later ones are beyond what can be read and told in every time zone: no list would show the key."""
 
 
 def create_key(
@@ -325,8 +327,12 @@ def _require_working(row: ApiKey) -> None:
 
 
 def _require_future(expires_at: datetime | None) -> None:
-    if expires_at is not None and expires_at <= datetime.now(UTC):
+    if expires_at is None:
+        return
+    if expires_at <= datetime.now(UTC):
         raise InvalidValue("expires_at", "this moment has passed")
+    if expires_at >= EXPIRES_BEFORE:
+        raise InvalidValue("expires_at", f"this moment is after the year {EXPIRES_BEFORE.year - 1}")
 
 
 def _require_room(actor: Actor, using: str) -> None:

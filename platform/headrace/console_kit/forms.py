@@ -7,7 +7,7 @@ Called by pages.
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +18,7 @@ from tenants.contracts import InvalidValue, MinuteLimits
 
 LIMIT_MAX = 2**31 - 1
 MINUTE_FORMAT = "%Y-%m-%dT%H:%M"
+YEARS = range(2000, 2200)
 LIST_CHARS_MAX = 8_000
 """Of a field that takes one thing a line."""
 LIMIT_LABELS = {
@@ -73,7 +74,9 @@ class MomentField(forms.DateTimeField):
     def to_python(self, value: Any) -> datetime | None:
         """Raises ValidationError for what is no moment."""
         with timezone.override(self._zone):
-            return super().to_python(value)
+            at: datetime | None = super().to_python(value)
+        check_year(at)
+        return at
 
     def prepare_value(self, value: Any) -> Any:
         """As the control shows it."""
@@ -84,6 +87,12 @@ class MomentField(forms.DateTimeField):
         """Seconds, which the control cannot show, are no change."""
         shown = self.prepare_value(initial)
         return bool((shown.strftime(MINUTE_FORMAT) if shown else "") != (data or ""))
+
+
+def check_year(at: date | None) -> None:
+    """Raises ValidationError for a time that a time zone could move out of what can be told."""
+    if at is not None and at.year not in YEARS:
+        raise forms.ValidationError(f"The year is {YEARS[0]} to {YEARS[-1]}.")
 
 
 class LinesField(forms.CharField):

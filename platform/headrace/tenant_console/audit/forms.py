@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from django import forms
 
 import tenants.facade
-from headrace.console_kit.forms import KitForm, wear_classes
+from headrace.console_kit.forms import KitForm, check_year, wear_classes
 
 TEXT_CHARS_MAX = 128
 ACTIONS = (
@@ -41,6 +41,12 @@ class DayField(forms.DateField):
     def __init__(self, **kwargs: Any) -> None:
         widget = forms.DateInput({"type": "date"}, format="%Y-%m-%d")
         super().__init__(widget=widget, input_formats=["%Y-%m-%d"], required=False, **kwargs)
+
+    def to_python(self, value: Any) -> date | None:
+        """Raises ValidationError for what is no day."""
+        day: date | None = super().to_python(value)
+        check_year(day)
+        return day
 
 
 class AuditForm(KitForm):

@@ -17,7 +17,7 @@ from headrace.console_kit.pages import PageView
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.console_kit.templatetags.kit import badge
 from headrace.gateway.request_ids import parse_request_id, public_request_id
-from headrace.tenant_console.usage.asking import END_USER, Asked, asked
+from headrace.tenant_console.usage.asking import END_USER, YEARS, Asked, asked
 from tenants.contracts import Permission
 
 ROWS = 50
@@ -115,6 +115,8 @@ class RequestsPage(PageView):
             at = datetime.fromisoformat(text)
         except ValueError:
             raise errors.invalid(f"'{name}' must be a time, by ISO 8601.", name) from None
+        if at.year not in YEARS:
+            raise errors.invalid(f"'{name}' must be of the years 2000 to 2199.", name)
         return (at if at.tzinfo else at.replace(tzinfo=self.zone)).astimezone(UTC)
 
     def _after(self) -> UUID | None:
