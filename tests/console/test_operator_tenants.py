@@ -7,14 +7,16 @@ from uuid import uuid4
 import pytest
 from django.db import ProgrammingError
 
-from billing.contracts import PICO, UsageCounts
+from billing.contracts import PICO, ServiceTier, UsageCounts
 from billing.facade import (
     balance,
     hold,
     is_demo,
     keep_out_of_stripe,
     roll_up,
+    set_alias,
     set_credit_limit,
+    set_price,
     settle,
     tenant_accounts,
     usage_of_all,
@@ -23,7 +25,7 @@ from billing.facade import (
 from headrace.console_kit import formats
 from headrace.gateway.request_ids import public_request_id
 from tenants.facade import all_tenants, operator_of, read_organization
-from tests.billing.cast import Tenant, make_tenant, used
+from tests.billing.cast import PENNY_MODEL, Tenant, make_tenant, used
 from tests.console.operators import new_staff, operator
 from tests.headrace.door import new_user
 
@@ -136,3 +138,21 @@ def test_only_what_was_kept_out_of_stripe_is_marked_as_demo() -> None:
 
     assert is_demo(tenant.organization_id) is True
     assert "badge-blue" in door.get(page).text
+
+
+def test_what_was_agreed_with_a_tenant_is_on_its_page() -> None:
+    tenant = make_tenant("vip")
+    door, page = operator(), f"/operator/tenants/{tenant.organization_id}"
+    before = door.get(page).text
+    assert "It pays what the list says." in before
+    assert "It has no names of its own for models." in before
+    set_price(
+        *(PENNY_MODEL, ServiceTier.INTERACTIVE, "input", 70_000),
+        organization_id=tenant.organization_id,
+    )
+    set_alias(operator_of(tenant.organization_id), "gpt-x", PENNY_MODEL)
+
+    shown = door.get(page).text
+
+    assert "$0.07" in shown
+    assert "gpt-x" in shown

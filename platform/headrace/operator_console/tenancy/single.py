@@ -15,6 +15,7 @@ from headrace.console_kit.forms import LIMIT_LABELS, ConfirmForm, limits_asked, 
 from headrace.gateway.request_ids import parse_request_id, public_request_id
 from headrace.operator_console.orders.shapes import OrderKind
 from headrace.operator_console.pages import ZONE, OperatorView
+from headrace.operator_console.tenancy.agreed import names_table, own_prices
 from headrace.operator_console.tenancy.forms import CreditLimitForm, GrantForm, TenantLimitsForm
 from headrace.operator_console.tenancy.grants import grants_table
 from headrace.operator_console.tenancy.listing import status_badge
@@ -122,6 +123,8 @@ class TenantPage(OperatorView):
                 "limits": [
                     (label, getattr(tenant.limits, name)) for name, label in LIMIT_LABELS.items()
                 ],
+                "own_prices": own_prices(self.actor_in(self.organization_id)),
+                "names": names_table(self.actor_in(self.organization_id)),
                 "grants": grants_table(self.organization_id, balance),
                 "is_demo": balance is not None and billing.facade.is_demo(self.organization_id),
                 "grant_form": self._grant_form(),
