@@ -49,7 +49,7 @@ _OF_ANY_KIND = frozenset({"name", "cidrs", "expires_at"})
 KEYS_MAX = 10_000
 """Keys of one organization that are not revoked."""
 EXPIRES_BEFORE = datetime(9000, 1, 1, tzinfo=UTC)
-"""Later ones are beyond what can be read and told in every time zone: no list would show the key."""
+"""Later ones are beyond what can be told in every time zone: no list would show such a key."""
 
 
 def create_key(
