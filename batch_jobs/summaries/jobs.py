@@ -5,7 +5,7 @@ Never reads a document: that is ingestion's, on a worker. Called by the facade a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +33,7 @@ from tenants.facade import TenantQuerySet, tenant_scope
 
 APP_ALIAS = "default"
 ENDPOINT = "/v1/chat/completions"
+DEADLINE_BEFORE = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +171,9 @@ def check_budget(budget_pico: int | None) -> None:
 
 
 def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
-    """Raises InputInvalid for a deadline that is over."""
-    if deadline_at is not None and deadline_at <= now:
-        raise InputInvalid("deadline_at: must be in the future")
+    """Raises InputInvalid for a deadline that is over, or that no time zone can tell."""
+    if deadline_at is not None and not now < deadline_at < DEADLINE_BEFORE:
+        raise InputInvalid("deadline_at: must be in the future, before the year 9000")
 
 
 def _info(row: BulkJob, plan: SummaryPlan, samples: Sequence[Sample], now: datetime) -> SummaryInfo:

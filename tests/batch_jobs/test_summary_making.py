@@ -51,6 +51,7 @@ def globex(acme: SummaryTenant) -> SummaryTenant:
         ({"budget": "9" * 30}, 400, "budget"),
         ({"budget": "1.0000000000001"}, 400, "budget"),
         ({"deadline_at": "2020-01-01T00:00:00Z"}, 400, "deadline_at"),
+        ({"deadline_at": "9999-12-31T23:59:59Z"}, 400, "deadline_at"),
         ({"deadline_at": "tomorrow"}, 400, "deadline_at"),
         ({"metadata": {str(n): "x" for n in range(17)}}, 400, "metadata"),
         ({"metadata": {"k": "x" * 513}}, 400, "metadata.k"),
