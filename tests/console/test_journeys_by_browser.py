@@ -55,7 +55,8 @@ FORMS = "main form[method=post]"
 CONTENTS = """forms => forms.map(one => (
     {action: one.action, fields: Object.fromEntries(new FormData(one))}))"""
 NOT_ALLOWED = "You lack the permission"
-DOCUMENTS = 8
+DOCUMENTS = 24
+"""Enough for some seconds of a model: progress is told once a second."""
 REVOKED_WITHIN_S = 2
 SLACK_S = 3
 """Of a machine that runs a model beside all this."""
@@ -217,7 +218,7 @@ def test_who_has_used_up_the_balance_is_told_and_pays_in(
 def test_a_job_goes_from_its_upload_to_its_results_under_the_eyes_of_its_owner(
     house: LiveHouse, acme: Tenant, page_of: PageOf, tmp_path: Path
 ) -> None:
-    names = [f"letter-{number}" for number in range(DOCUMENTS)]
+    names = [f"letter-{number:02d}" for number in range(DOCUMENTS)]
     file = tmp_path / "letters.jsonl"
     rows = [{"id": name, "text": f"This is {name}. The mill stands still."} for name in names]
     file.write_text("\n".join(json.dumps(row) for row in rows))
