@@ -172,8 +172,12 @@ def check_budget(budget_pico: int | None) -> None:
 
 def check_deadline(deadline_at: datetime | None, now: datetime) -> None:
     """Raises InputInvalid for a deadline that is over, or that no time zone can tell."""
-    if deadline_at is not None and not now < deadline_at < DEADLINE_BEFORE:
-        raise InputInvalid("deadline_at: must be in the future, before the year 9000")
+    if deadline_at is None:
+        return
+    if deadline_at <= now:
+        raise InputInvalid("deadline_at: must be in the future")
+    if deadline_at >= DEADLINE_BEFORE:
+        raise InputInvalid(f"deadline_at: must be before the year {DEADLINE_BEFORE.year}")
 
 
 def _info(row: BulkJob, plan: SummaryPlan, samples: Sequence[Sample], now: datetime) -> SummaryInfo:
