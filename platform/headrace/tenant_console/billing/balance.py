@@ -46,13 +46,14 @@ class BalancePage(BillingView):
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         """`?after=` for older top-ups; `?top_up=done` or `cancelled` for who comes back."""
-        account = billing.facade.balance(self.organization_id)
         warned = billing.facade.billing_settings(self.organization_id)
         recharge = billing.facade.recharge_settings(self.organization_id)
         budgets = self._budgets()
         names = names_for(self, budgets)
         after = self.asked_id("after")
         found = billing.facade.top_ups(self.organization_id, rows_max=ROWS + 1, after=after)
+        # After the top-ups: the money of one that has arrived is in it.
+        account = billing.facade.balance(self.organization_id)
         shown = found[:ROWS]
         returned = self._returned(shown) if after is None else None
         return self.show(
