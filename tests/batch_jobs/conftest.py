@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from django.db import connections
 
 from headrace.standalone.data_folder import DataFolder
+from tests.leftovers import forget_bulk_work
 
 if TYPE_CHECKING:  # its modules need django.setup(), which comes after this file
     from tests.batch_jobs.cast import Tenant
@@ -21,11 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_bulk_work_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test planted or had answered by a script agrees with no ledger: it goes with it."""
     yield
-    names = request.fixturenames
-    if "django_database" in names and not {"house", "own_house"} & set(names):
-        with connections["housekeeper"].cursor() as cursor:
-            for table in ("attempt", "item", "progress", "summary_plan", "job", "file"):
-                cursor.execute(f"DELETE FROM bulk_{table}")
+    forget_bulk_work(request.fixturenames)
 
 
 @pytest.fixture

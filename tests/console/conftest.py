@@ -11,8 +11,16 @@ from tests.console.browser import WIDE, Browsing, ChromiumMissing, Theme, chromi
 from tests.console.furnishing import furnished_organization, submit_jobs
 from tests.console.people import Cast
 from tests.house import LiveHouse
+from tests.leftovers import forget_bulk_work
 
 MemberPage = Callable[..., Page]
+
+
+@pytest.fixture(autouse=True)
+def no_bulk_work_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test planted agrees with no ledger: it goes with it."""
+    yield
+    forget_bulk_work(request.fixturenames)
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,16 @@ class Acme:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def all_of(self, path: str) -> list[Any]:
+        """Every row of a list, page by page."""
+        rows: list[Any] = []
+        while True:
+            after = f"&after={rows[-1]['id']}" if rows else ""
+            page = self.api(f"{path}?limit=100{after}")
+            rows += page["data"]
+            if not page["has_more"]:
+                return rows
+
 
 @pytest.fixture
 def acme(django_database: object) -> Acme:
@@ -261,7 +271,7 @@ def test_prices_are_those_in_force_with_those_before_and_to_come(acme: Acme) -> 
     set_price(model, ServiceTier.INTERACTIVE, TokenClass.INPUT, 160_000)
 
     page = acme.page(f"billing/prices?model={model}")
-    told = [one for one in acme.api("models?limit=100")["data"] if one["id"] == model]
+    told = [one for one in acme.all_of("models") if one["id"] == model]
     history = acme.api(f"prices?model={model}")["data"]
 
     said = words(page)

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.http import HttpRequest, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
@@ -180,7 +181,9 @@ def test_money_goes_out_as_strings(acme: Tenant) -> None:
 
 
 def test_a_sensitive_act_wants_a_recent_sign_in(acme: Tenant) -> None:
-    long_ago = member_of(acme.organization_id, Role.OWNER, seconds_ago=301)
+    long_ago = member_of(
+        acme.organization_id, Role.OWNER, seconds_ago=settings.ACCOUNT_REAUTHENTICATION_TIMEOUT + 1
+    )
 
     assert long_ago.get(things(acme)).status_code == 200
     assert error_of(long_ago.post(things(acme), json={"name": "x"})) == (
