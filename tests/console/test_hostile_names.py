@@ -59,7 +59,6 @@ def ill_named() -> tuple[Side, dict[str, object]]:
         "webhook_id": made.endpoint.endpoint_id,
         "user_id": user_id,
         "request_id": _request(side, project_id, key_id),
-        "job_id": _job(side),
     }
 
 
@@ -97,7 +96,9 @@ def _job(side: Side) -> UUID:
 def test_a_name_is_text_on_every_page(route: str) -> None:
     side, things = ill_named()
     name = OBJECTS.get(route)
-    arguments = {name: things[name]} if name else PAGES[route].own(side)
+    arguments = PAGES[route].own(side)
+    if name:  # a job is gone with the test that made it
+        arguments = {name: _job(side) if name == "job_id" else things[name]}
     path = console.address(route, console.slug_of(side), arguments)
     for door in (side.owner, side.members[Role.VIEWER]):
         answer = door.get(path)
