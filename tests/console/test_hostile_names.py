@@ -96,9 +96,10 @@ def _job(side: Side) -> UUID:
 def test_a_name_is_text_on_every_page(route: str) -> None:
     side, things = ill_named()
     name = OBJECTS.get(route)
-    arguments = PAGES[route].own(side)
-    if name:  # a job is gone with the test that made it
-        arguments = {name: _job(side) if name == "job_id" else things[name]}
+    if name == "job_id":  # gone with the test that made it
+        arguments = {name: _job(side)}
+    else:
+        arguments = {name: things[name]} if name else PAGES[route].own(side)
     path = console.address(route, console.slug_of(side), arguments)
     for door in (side.owner, side.members[Role.VIEWER]):
         answer = door.get(path)
