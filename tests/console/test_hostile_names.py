@@ -17,6 +17,7 @@ from tenants.contracts import KeySettings, Role
 from tests.billing.cast import make_offer, used
 from tests.console.operators import operator
 from tests.isolation import test_console_matrix as console
+from tests.isolation.matrix import Arguments
 from tests.isolation.rows_bulk import bulk_model, owner_of, uploaded
 from tests.isolation.rows_console import PAGES
 from tests.isolation.sides import Side, make_side
@@ -96,6 +97,7 @@ def _job(side: Side) -> UUID:
 def test_a_name_is_text_on_every_page(route: str) -> None:
     side, things = ill_named()
     name = OBJECTS.get(route)
+    arguments: Arguments
     if name == "job_id":  # gone with the test that made it
         arguments = {name: _job(side)}
     else:
