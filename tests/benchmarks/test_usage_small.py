@@ -21,5 +21,5 @@ def test_it_measures_every_report_over_every_event() -> None:
 
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(table) == 1 + 13
+    assert len(table) == 1 + 19
     assert any(line.startswith("| ingest at 20,000 |") for line in table)
