@@ -33,6 +33,7 @@ QUERY = """
        AND p.currency = (SELECT currency FROM tenants_organization WHERE id = %(organization)s)
        AND (%(model)s::text IS NULL OR o.public_id = %(model)s)
        AND (NOT %(in_force)s OR p.valid @> now())
+       AND (NOT %(own)s OR p.own)
        AND """
 
 
@@ -43,17 +44,20 @@ def price_history(
     *,
     public_id: str | None = None,
     in_force_only: bool = False,
+    own_only: bool = False,
     ascending: bool = False,
 ) -> list[PriceSpan]:
     """Prices by when they were published, newest first, from behind the one named `after` on.
 
-    Announced ones are there too; withdrawn ones, which never held, are not.
+    Announced ones are there too; withdrawn ones, which never held, are not. `own_only` leaves the
+    list's out.
     """
     actor.require(Permission.CATALOG_READ)
     parameters = {
         "organization": actor.organization_id,
         "model": public_id,
         "in_force": in_force_only,
+        "own": own_only,
         "after": after,
         "rows": min(rows_max, ROWS_MAX),
     }

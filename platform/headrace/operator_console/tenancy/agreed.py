@@ -1,7 +1,6 @@
 """What was agreed with one tenant: prices of its own, and its names for models, as tables."""
 
 import billing.facade
-from billing.contracts import PriceSpan
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.operator_console.catalog.forms import CLASS_LABELS
@@ -10,8 +9,6 @@ from headrace.tenant_console.billing.prices import unit_price
 from tenants.contracts import Actor
 
 ROWS_MAX = 100
-PAGES_MAX = 10
-"""Of prices in force, the list's among them: as many as one book may have."""
 
 
 def own_prices(actor: Actor) -> Table:
@@ -29,21 +26,9 @@ def own_prices(actor: Actor) -> Table:
                 formats.moment(one.effective_at, ZONE),
             ]
         )
-        for one in _in_force(actor)
-        if one.own
+        for one in billing.facade.price_history(actor, ROWS_MAX, in_force_only=True, own_only=True)
     ]
     return Table("Prices of its own", columns, rows, empty="It pays what the list says.")
-
-
-def _in_force(actor: Actor) -> list[PriceSpan]:
-    found: list[PriceSpan] = []
-    for _ in range(PAGES_MAX):
-        after = found[-1].price_id if found else None
-        page = billing.facade.price_history(actor, ROWS_MAX, after, in_force_only=True)
-        found.extend(page)
-        if len(page) < ROWS_MAX:
-            break
-    return found
 
 
 def names_table(actor: Actor) -> Table:
