@@ -145,10 +145,11 @@ def test_from_signing_up_to_the_receipt_of_the_first_request(
 
 
 def test_a_message_streams_under_a_meter_that_ends_as_its_receipt(
-    acme: Tenant, page_of: PageOf
+    house: LiveHouse, acme: Tenant, page_of: PageOf
 ) -> None:
     page = page_of(acme, Role.DEVELOPER)
     page.goto(f"/console/{acme.slug}/playground")
+    page.locator("#play-model").select_option(house.model)
     page.locator("#play-max-tokens").fill("40")
     page.locator("#play-message").fill(STORY[0]["content"])
     watch(page, "#play-output")
