@@ -21,7 +21,7 @@ from inference.engine.sequence import SequenceState, rank
 BATCH_PART = 0.75
 """A step of batch alone takes this part of the target: who comes meanwhile waits for its end."""
 QUIET_MS = 5000.0
-QUIET_TARGETS = 3.0
+QUIET_TARGETS = 4.0
 """After so long without anybody who waits, the target of batch alone is so many times as long: more
 sequences share a pass over the weights, and only the first who comes again waits for one."""
 
