@@ -15,29 +15,10 @@ from headrace.gateway.announcing import Announcer, EngineReading, EngineReport, 
 from headrace.operator_console.fleet.page import fleet_context
 from headrace.operator_console.fleet.readings import shown
 from inference.client.native import EngineClient
-from inference.contracts import BLOCK_TOKENS, EngineStats, Histogram, ModelLimits
-from inference.protocol import Hello
+from inference.contracts import BLOCK_TOKENS, Histogram
+from tests.console.engines import IDLE, ToldEngine
 from tests.console.operators import operator
 
-IDLE = EngineStats(
-    step=100,
-    running=0,
-    waiting=0,
-    blocks_total=1000,
-    blocks_used=0,
-    blocks_cached=0,
-    prompt_tokens=10_000,
-    prompt_tokens_cached=1000,
-    generation_tokens=5000,
-    preemptions=0,
-    finished={},
-    journal_unacknowledged=0,
-    step_age_s=0.0,
-    histograms={
-        "time_to_first_token_seconds": Histogram((1.0,), (5, 0), 1.0),
-        "inter_token_latency_seconds": Histogram((1.0,), (90, 0), 2.0),
-    },
-)
 BUSY = replace(
     IDLE,
     step=110,
@@ -127,7 +108,7 @@ def test_the_part_shows_the_cost() -> None:
 
 def test_an_engine_counts_as_up_since_it_was_first_seen(django_database: object) -> None:
     async def told() -> list[EngineReport]:
-        engine = _Engine()
+        engine = ToldEngine("mine", "smollm2")
         async with redis.asyncio.Redis.from_url(settings.REDIS_URL) as connection:
             await connection.delete("live:engine:mine")
             announcer = Announcer(connection, cast("EngineClient", engine))
@@ -145,17 +126,6 @@ def test_an_engine_counts_as_up_since_it_was_first_seen(django_database: object)
     assert first.seen_since == second.seen_since == first.now.at
     assert anew.seen_since == anew.now.at > first.now.at
     assert second.before == first.now
-
-
-class _Engine:
-    """An engine that says what it is told to."""
-
-    connected = True
-    hello = Hello(1, "mine", "smollm2", "abc123", ModelLimits(100, 1000, 50, 0))
-    now = IDLE
-
-    async def stats(self, wait_s: float) -> EngineStats:
-        return self.now
 
 
 def test_the_page_follows_the_fleet(django_database: object) -> None:

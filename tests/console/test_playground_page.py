@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import json
+import re
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 import websockets
+from django.test import override_settings
 
+import billing.facade
 import tenants.facade
 from tenants.contracts import KeyKind, KeyScope, Role
 from tests import books
 from tests.billing.cast import make_offer
+from tests.console.engines import report_engine_of
 from tests.headrace.door import Door, member_of, new_user
 from tests.house import LiveHouse, Tenant, new_tenant, wait_until
 from tests.prompts import STORY, chat
@@ -61,6 +65,34 @@ def test_the_page_offers_the_models_and_their_prices(acme: Tenant) -> None:
         "output_tokens_max": 2048,
         "context_tokens_max": 8192,
     }
+
+
+def offered(page: Any) -> list[tuple[str, str]]:
+    """The models of the list: what is sent, and what is read."""
+    return re.findall(r'<option value="([^"]+)">([^<]+)</option>', page.text)
+
+
+def test_models_that_are_served_now_are_offered_first(acme: Tenant) -> None:
+    served, alias = f"zz-{uuid4().hex}", f"zz-alias-{uuid4().hex}"
+    make_offer(served, 1_000_000, 250_000, 4_000_000)
+    billing.facade.set_alias(tenants.facade.operator_of(acme.organization_id), alias, served)
+    report_engine_of(served)
+
+    models = offered(member(acme).get(f"/console/{acme.slug}/playground"))
+
+    away = (MODEL, f"{MODEL}, not served now")
+    assert not models[0][1].endswith("not served now")
+    assert models.index((served, served)) < models.index(away)
+    assert models.index((alias, f"{alias} ({served})")) < models.index(away)
+
+
+def test_while_nobody_knows_what_is_served_nothing_is_marked(acme: Tenant) -> None:
+    who = member(acme)
+    with override_settings(REDIS_URL="redis://127.0.0.1:1"):
+        models = offered(who.get(f"/console/{acme.slug}/playground"))
+
+    assert (MODEL, MODEL) in models
+    assert not any(shown.endswith("not served now") for _, shown in models)
 
 
 def test_a_ticket_makes_one_key_for_a_project_that_can_only_chat(acme: Tenant) -> None:

@@ -2,9 +2,10 @@
 
 Ids and engines' counters only, never what anybody asked or was answered. It spares those who show
 live numbers from asking the database whether there are new ones; a message that is lost costs
-nobody more than a later look. Called by the runtime; heard by the console's live pages.
+nobody more than a later look. Called by the runtime; heard by the console's pages and by workers.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import cast
@@ -118,6 +119,23 @@ async def engine_reports(connection: redis.asyncio.Redis) -> list[EngineReport]:
         return []
     found = await connection.mget([_key(engine_id.decode()) for engine_id in engine_ids])
     return [_report_in(told) for told in found if told is not None]
+
+
+def reports_now() -> list[EngineReport] | None:
+    """The same for who is on a thread, over a connection of its own; None while Redis is away."""
+    try:
+        return asyncio.run(_reports())
+    except (RedisError, OSError):
+        return None
+
+
+async def _reports() -> list[EngineReport]:
+    async with redis.asyncio.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=settings.REDIS_TIMEOUT_S,
+        socket_connect_timeout=settings.REDIS_TIMEOUT_S,
+    ) as connection:
+        return await engine_reports(connection)
 
 
 def _report_in(told: bytes | str) -> EngineReport:

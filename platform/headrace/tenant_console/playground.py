@@ -5,6 +5,8 @@ project's playground key: so holds, limits, prices and receipts are those of eve
 revoking the key, signing out or losing the right ends it. Nothing of a conversation is kept here.
 """
 
+from collections.abc import Sequence
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -13,6 +15,7 @@ import tenants.facade
 from billing.contracts import Quote
 from headrace import errors
 from headrace.console_kit.pages import PageView
+from headrace.gateway.announcing import reports_now
 from headrace.gateway.transport.tickets import issue_to_person
 from tenants.contracts import KeyScope, KeySettings, Permission
 
@@ -32,7 +35,8 @@ class PlaygroundPage(PageView):
     template = "tenant_console/playground/page.html"
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
-        """The page for the project that the address names, or the first."""
+        """The page for the project that the address names, or the first; the first model that an
+        engine serves now is chosen."""
         project = self.project or next(iter(self.projects), None)
         sold = (
             billing.facade.models_for_sale(self.organization_id, project.project_id)
@@ -49,7 +53,7 @@ class PlaygroundPage(PageView):
         }
         return self.show(
             chosen=project,
-            sold=sold,
+            offered=_served_first(sold),
             about=about,
             output_tokens=OUTPUT_TOKENS,
             projects_href=self.url("projects"),
@@ -72,6 +76,16 @@ class PlaygroundPage(PageView):
         if not self.may(Permission.REQUESTS_READ):
             return ""
         return f"/api/v1/organizations/{self.organization_id}/requests/"
+
+
+def _served_first(sold: Sequence[tuple[str, Quote]]) -> list[tuple[str, Quote, bool]]:
+    """With whether an engine serves it now; while nobody knows, all are taken to be served."""
+    reports = reports_now()
+    serving = None if reports is None else {report.model for report in reports}
+    offered = [
+        (name, quote, serving is None or quote.offer.public_id in serving) for name, quote in sold
+    ]
+    return sorted(offered, key=lambda one: not one[2])
 
 
 def _priced(quote: Quote) -> dict[str, int]:

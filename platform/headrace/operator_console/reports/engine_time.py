@@ -5,16 +5,13 @@ looks is not counted, for nobody knows. Begins with the first whole hour after t
 Called by a worker every OPERATOR_REPORT_S.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import redis.asyncio
 from django.conf import settings
-from redis.exceptions import RedisError
 
-from headrace.gateway.announcing import EngineReport, engine_reports
+from headrace.gateway.announcing import reports_now
 from headrace.operator_console.models import ReportRow
 from headrace.operator_console.reports.keeping import HOUSEKEEPER_ALIAS, ReportName, keep
 
@@ -26,10 +23,7 @@ HOUR = timedelta(hours=1)
 def report_engine_time(now: datetime) -> None:
     """Adds what passed since the last look."""
     row = ReportRow.objects.using(HOUSEKEEPER_ALIAS).filter(name=ReportName.ENGINE_TIME).first()
-    try:
-        models = [report.model for report in asyncio.run(_reports())]
-    except (RedisError, OSError):
-        models = []
+    models = [report.model for report in reports_now() or ()]
     gap_max = timedelta(seconds=GAP_REPORTS_MAX * settings.OPERATOR_REPORT_S)
     keep(ReportName.ENGINE_TIME, added(row.content if row else None, models, now, gap_max))
 
@@ -59,12 +53,3 @@ def added(
 def month_name(at: datetime) -> str:
     """`2026-11`, by UTC."""
     return f"{at.astimezone(UTC):%Y-%m}"
-
-
-async def _reports() -> list[EngineReport]:
-    async with redis.asyncio.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=settings.REDIS_TIMEOUT_S,
-        socket_connect_timeout=settings.REDIS_TIMEOUT_S,
-    ) as connection:
-        return await engine_reports(connection)
