@@ -5,7 +5,6 @@ unit. The engine process is configured by its own command line (`python -m infer
 """
 
 import os
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,6 +14,7 @@ from kombu import Exchange, Queue
 
 from headrace.client_address import parse_networks
 from headrace.console_kit.colors import checked_color
+from headrace.operator_console.hour_prices import parsed_price_pico, parsed_prices_pico
 from headrace.sign_in import configuration as sign_in
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -27,14 +27,6 @@ def _integer(name: str, default: int) -> int:
         return int(text) if text else default
     except ValueError as error:
         raise ImproperlyConfigured(f"{name} must be an integer, not {text!r}") from error
-
-
-def _amount_pico(name: str) -> int | None:
-    text = os.environ.get(name, "")
-    try:
-        return int(Decimal(text) * 10**12) if text else None
-    except ArithmeticError as error:
-        raise ImproperlyConfigured(f"{name} must be an amount like 2.50, not {text!r}") from error
 
 
 def _database(url_variable: str, statement_s: int) -> dict[str, Any]:
@@ -704,9 +696,15 @@ CELERY_BEAT_SCHEDULE |= {
 # --- the operator's pages -------------------------------------------------------------------------
 OPERATOR_ORDERS_S = _integer("HEADRACE_OPERATOR_ORDERS_S", 15)
 """How often a worker looks for orders that nobody woke it for."""
-GPU_HOUR_PRICE_PICO = _amount_pico("HEADRACE_GPU_HOUR_PRICE")
+GPU_HOUR_PRICES_PICO = parsed_prices_pico(
+    "HEADRACE_GPU_HOUR_PRICES", os.environ.get("HEADRACE_GPU_HOUR_PRICES", "")
+)
+"""What an hour of an engine's GPU costs the house, by engine id."""
+GPU_HOUR_PRICE_PICO = parsed_price_pico(
+    "HEADRACE_GPU_HOUR_PRICE", os.environ.get("HEADRACE_GPU_HOUR_PRICE", "")
+)
+"""The same of engines that are not named; None is unknown, and so is what it leads to."""
 GPU_HOUR_CURRENCY = os.environ.get("HEADRACE_GPU_HOUR_CURRENCY", "USD")
-"""What an hour of an engine's GPU costs the house; None is unknown, and so is what it leads to."""
 OPERATOR_REPORT_S = _integer("HEADRACE_OPERATOR_REPORT_S", 30)
 """How often a worker writes down how the house is."""
 RECONCILE_S = _integer("HEADRACE_RECONCILE_S", 86_400)

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 import redis.asyncio
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.template.loader import render_to_string
 from django.test import override_settings
 
@@ -14,6 +15,11 @@ from billing.contracts import PICO
 from headrace.gateway.announcing import Announcer, EngineReading, EngineReport, engine_reports
 from headrace.operator_console.fleet.page import fleet_context
 from headrace.operator_console.fleet.readings import shown
+from headrace.operator_console.hour_prices import (
+    PRICED_ENGINES_MAX,
+    parsed_price_pico,
+    parsed_prices_pico,
+)
 from inference.client.native import EngineClient
 from inference.contracts import BLOCK_TOKENS, Histogram
 from tests.console.engines import IDLE, ToldEngine
@@ -104,6 +110,53 @@ def test_the_part_shows_the_cost() -> None:
     part = render_to_string("operator_console/live/fleet.html", fleet_context([REPORT]))
 
     assert "€1.00" in part
+
+
+@override_settings(GPU_HOUR_PRICES_PICO={"engine-0": 756 * PICO // 100})
+def test_an_engine_costs_its_own_price() -> None:
+    reports = [REPORT, replace(REPORT, engine_id="engine-1")]
+    with override_settings(GPU_HOUR_PRICE_PICO=378 * PICO // 100):
+        own, other = fleet_context(reports)["engines"]
+    unpriced = fleet_context(reports)["engines"][1]
+
+    assert (own.hour_price_pico, own.cost_per_mtok_pico) == (756 * PICO // 100, 2 * PICO)
+    assert (other.hour_price_pico, other.cost_per_mtok_pico) == (378 * PICO // 100, PICO)
+    assert (unpriced.hour_price_pico, unpriced.cost_per_mtok_pico) == (None, None)
+
+
+PRICE = "HEADRACE_GPU_HOUR_PRICE"
+PRICES = "HEADRACE_GPU_HOUR_PRICES"
+
+
+def test_prices_of_an_hour_are_read_as_written() -> None:
+    assert parsed_prices_pico(PRICES, " engine-a=2.10, engine-b=0,") == {
+        "engine-a": 21 * PICO // 10,
+        "engine-b": 0,
+    }
+    assert parsed_prices_pico(PRICES, "") == {}
+    assert parsed_price_pico(PRICE, "2.50") == 5 * PICO // 2
+    assert parsed_price_pico(PRICE, "") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["engine-a", "engine-a=", "=2", "a=two", "a=-1", "a=NaN", "a=1e9", "a=1,a=2", "a=b=1"],
+)
+def test_prices_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=PRICES):
+        parsed_prices_pico(PRICES, text)
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "NaN", "Infinity", "1e9"])
+def test_a_price_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"{PRICE} must be an amount"):
+        parsed_price_pico(PRICE, text)
+
+
+def test_more_prices_than_a_house_has_engines_are_refused() -> None:
+    named = ",".join(f"engine-{index}=1" for index in range(PRICED_ENGINES_MAX + 1))
+    with pytest.raises(ImproperlyConfigured, match="more than"):
+        parsed_prices_pico(PRICES, named)
 
 
 def test_an_engine_counts_as_up_since_it_was_first_seen(django_database: object) -> None:

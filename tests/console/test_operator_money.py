@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -16,15 +17,21 @@ from billing.contracts import PICO, ServiceTier, TenantUsage, UsageCounts
 from billing.facade import settle, usage_overview
 from headrace.console_kit import formats
 from headrace.operator_console import money
-from headrace.operator_console.margins import margins
+from headrace.operator_console.margins import margins, model_costs_pico
 from headrace.operator_console.models import ReportRow
 from headrace.operator_console.money import by, month_at
-from headrace.operator_console.reports.engine_time import added, report_engine_time
+from headrace.operator_console.reports.engine_time import (
+    OTHERS,
+    added,
+    engine_seconds,
+    report_engine_time,
+)
 from headrace.operator_console.reports.house import report_house
 from headrace.operator_console.reports.keeping import ReportName, keep, last
 from headrace.operator_console.system import SETTINGS, size_text
 from tenants.facade import operator_of, read_organization, tenant_slugs
 from tests.billing.cast import make_tenant, used
+from tests.console.engines import report_engine_of
 from tests.console.operators import new_staff, operator
 from tests.headrace.door import new_user
 
@@ -162,40 +169,62 @@ NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 GAP_MAX = timedelta(minutes=2)
 
 
-def looks(*seen: tuple[timedelta, list[str]]) -> dict[str, Any]:
+def looks(*seen: tuple[timedelta, list[tuple[str, str]]]) -> dict[str, Any]:
     """The report after looks so long after noon."""
     content: dict[str, Any] | None = None
-    for after, models in seen:
-        content = added(content, models, NOON + after, GAP_MAX)
+    for after, engines in seen:
+        content = added(content, engines, NOON + after, GAP_MAX)
     assert content is not None
     return content
 
 
 def test_engine_time_begins_with_a_whole_hour_and_leaves_gaps_out() -> None:
     minute, hour = timedelta(minutes=1), timedelta(hours=1)
+    small, large = ("small", OTHERS), ("large", "engine-a")
     content = looks(
-        (minute, ["small"]),
-        (hour - minute / 2, ["small"]),
-        (hour + minute / 2, ["small"]),
-        (hour + minute, ["small", "small", "large"]),
-        (hour + 30 * minute, ["small"]),
+        (minute, [small]),
+        (hour - minute / 2, [small]),
+        (hour + minute / 2, [small]),
+        (hour + minute, [small, small, large]),
+        (hour + 30 * minute, [small]),
         (hour + 31 * minute, []),
     )
 
     assert content["since"] == (NOON + hour).isoformat()
-    assert content["months"] == {"2026-11": {"small": 90, "large": 30}}
+    assert engine_seconds(content, NOON) == {"small": {OTHERS: 90}, "large": {"engine-a": 30}}
+
+
+def test_time_from_before_engines_had_prices_is_that_of_the_others() -> None:
+    before = {
+        "since": NOON.isoformat(),
+        "at": NOON.isoformat(),
+        "months": {"2026-11": {"small": 60}},
+    }
+    content = added(before, [("small", "engine-a")], NOON + timedelta(minutes=1), GAP_MAX)
+
+    assert engine_seconds(content, NOON) == {"small": {OTHERS: 60, "engine-a": 60}}
 
 
 def test_an_engines_time_is_shared_by_tokens() -> None:
     ours, theirs, other = usage("m", 300, 9), usage("m", 100, 1), usage("unseen", 5, 5)
     found = margins(
-        [ours, theirs, other], {"m": 1800}, 16, lambda one: "us" if one is ours else "they"
+        [ours, theirs, other], {"m": Fraction(8)}, lambda one: "us" if one is ours else "they"
     )
 
     assert [(one.name, one.charge_pico, one.cost_pico, one.margin_pico) for one in found] == [
         ("us", 9, 6, 3),
         ("they", 1, 2, -1),
     ]
+
+
+def test_a_model_costs_what_each_of_its_engines_costs() -> None:
+    prices = {"engine-a": 7200, OTHERS: 3600}
+    seconds = {
+        "m": {"engine-a": 10, OTHERS: 5},
+        "unpriced in part": {"engine-a": 10, "engine-b": 10},
+    }
+
+    assert model_costs_pico(seconds, prices.get) == {"m": 25}
 
 
 def test_a_margin_is_shown_once_there_is_a_price_and_time() -> None:
@@ -212,6 +241,43 @@ def test_a_margin_is_shown_once_there_is_a_price_and_time() -> None:
 
     assert "Margin by tenant" in page
     assert "$3.00" in page
+
+
+def test_a_margin_goes_by_each_engines_price() -> None:
+    tenant = make_tenant("brings", credit_pico=PICO)
+    settle([used(tenant.held(), UsageCounts(60, 0, 40))])
+    now = datetime.now(UTC)
+    seconds = {f"{now:%Y-%m}": {"served": {"engine-a": 1800, OTHERS: 3600}}}
+    content = {"since": "2026-01-01T00:00:00+00:00", "at": now.isoformat(), "months": seconds}
+    keep(ReportName.ENGINE_TIME, content)
+
+    own = override_settings(GPU_HOUR_PRICES_PICO={"engine-a": 20 * PICO})
+    with own, override_settings(GPU_HOUR_PRICE_PICO=3 * PICO):
+        page = operator().get("/operator/money").text
+    with own:
+        unpriced_in_part = operator().get("/operator/money").text
+
+    assert "$13.00" in page
+    assert "No margin yet" in unpriced_in_part
+    assert "every engine of a model" in unpriced_in_part
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_worker_tells_engines_with_a_price_apart(named: bool) -> None:
+    model = f"model-{uuid4().hex[:8]}"
+    now = datetime.now(UTC)
+    earlier = (now - timedelta(seconds=60)).isoformat()
+    keep(ReportName.ENGINE_TIME, {"since": earlier, "at": earlier, "months": {}})
+    report_engine_of(model)
+    prices = {f"engine-of-{model}": PICO} if named else {}
+
+    with override_settings(GPU_HOUR_PRICES_PICO=prices):
+        report_engine_time(now)
+
+    report = last(new_staff(), ReportName.ENGINE_TIME)
+    assert report is not None
+    name = f"engine-of-{model}" if named else OTHERS
+    assert engine_seconds(report.content, now)[model] == {name: 60}
 
 
 def test_a_worker_writes_engine_time_down() -> None:

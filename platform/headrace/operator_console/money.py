@@ -15,9 +15,10 @@ import tenants.facade
 from billing.contracts import TenantUsage
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
-from headrace.operator_console.margins import Margin, margins
+from headrace.operator_console.hour_prices import hour_prices
+from headrace.operator_console.margins import Margin, margins, model_costs_pico
 from headrace.operator_console.pages import ZONE, OperatorView
-from headrace.operator_console.reports.engine_time import month_name
+from headrace.operator_console.reports.engine_time import engine_seconds
 from headrace.operator_console.reports.keeping import ReportName, last
 
 MTOK = 10**6
@@ -47,8 +48,7 @@ class MoneyPage(OperatorView):
         names = tenants.facade.tenant_slugs(self.user_id, {one.organization_id for one in usage})
         margin_tables, margin_span = self._margins(usage, (start_at, end_at), names)
         return self.show(
-            hour_price_pico=settings.GPU_HOUR_PRICE_PICO,
-            hour_currency=settings.GPU_HOUR_CURRENCY,
+            prices=hour_prices(),
             margin_tables=margin_tables,
             margin_span=margin_span,
             is_last=is_last,
@@ -69,19 +69,19 @@ class MoneyPage(OperatorView):
         names: Mapping[UUID, str],
     ) -> tuple[list[Table], str]:
         """By model and by tenant, and of when; none without a price and until time is known."""
-        price_pico, currency = settings.GPU_HOUR_PRICE_PICO, settings.GPU_HOUR_CURRENCY
+        currency = settings.GPU_HOUR_CURRENCY
         report = last(self.user_id, ReportName.ENGINE_TIME)
-        if price_pico is None or report is None:
+        if report is None:
             return [], ""
         start_at = max(span[0], datetime.fromisoformat(report.content["since"]))
-        engine_s = report.content["months"].get(month_name(span[0]), {})
-        if start_at >= span[1] or not engine_s:
+        costs_pico = model_costs_pico(engine_seconds(report.content, span[0]), hour_prices().of)
+        if start_at >= span[1] or not costs_pico:
             return [], ""
         if start_at > span[0]:
             usage = billing.facade.usage_of_all(self.user_id, start_at, span[1])
         sold = [one for one in usage if one.currency == currency]
         tables = [
-            margin_table(title, margins(sold, engine_s, price_pico, name), currency)
+            margin_table(title, margins(sold, costs_pico, name), currency)
             for title, name in (
                 ("Model", lambda one: one.model),
                 ("Tenant", lambda one: names.get(one.organization_id, formats.UNKNOWN)),

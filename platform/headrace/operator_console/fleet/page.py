@@ -6,11 +6,13 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.gateway.announcing import EngineReport
 from headrace.operator_console.fleet.readings import EngineShown, shown
+from headrace.operator_console.hour_prices import hour_prices
 from headrace.operator_console.pages import OperatorView
 
 COLUMNS = (
@@ -38,14 +40,15 @@ class FleetPage(OperatorView):
         """Unknown until the socket tells."""
         return self.show(
             is_asking=True,
-            hour_price_pico=settings.GPU_HOUR_PRICE_PICO,
-            hour_currency=settings.GPU_HOUR_CURRENCY,
+            prices=hour_prices(),
+            currency=settings.GPU_HOUR_CURRENCY,
         )
 
 
 def fleet_context(reports: Sequence[EngineReport] | None) -> dict[str, Any]:
     """What the part shows; `reports` None is that nobody knows."""
-    engines = [shown(one, settings.GPU_HOUR_PRICE_PICO) for one in reports or ()]
+    prices = hour_prices()
+    engines = [shown(one, prices.of(one.engine_id)) for one in reports or ()]
     running = sum(one.running for one in engines)
     return {
         "is_known": reports is not None,
@@ -83,10 +86,19 @@ def _row(engine: EngineShown) -> Row:
             formats.count(engine.output_tokens_per_s),
             formats.duration_text(engine.first_token_ms),
             formats.duration_text(engine.between_tokens_ms),
-            formats.money(engine.cost_per_mtok_pico, settings.GPU_HOUR_CURRENCY),
+            _cost(engine),
         ],
         id=f"engine-{engine.engine_id}",
     )
+
+
+def _cost(engine: EngineShown) -> SafeString:
+    currency = settings.GPU_HOUR_CURRENCY
+    cost = formats.money(engine.cost_per_mtok_pico, currency)
+    if engine.hour_price_pico is None:
+        return cost
+    hour = formats.money(engine.hour_price_pico, currency)
+    return format_html("{}<div class='text-secondary'>{} an hour</div>", cost, hour)
 
 
 def _with_batch(number: int, of_batch: int) -> str:

@@ -40,6 +40,7 @@ class EngineShown:
     between_tokens_ms: int | None
     """The same, of one token after another of a request."""
     preemptions: int
+    hour_price_pico: int | None
     cost_per_mtok_pico: int | None
     """Of tokens of prompts and answers together, at this second's pace."""
 
@@ -77,6 +78,7 @@ def shown(report: EngineReport, hour_price_pico: int | None) -> EngineShown:
         first_token_ms=first_ms,
         between_tokens_ms=between_ms,
         preemptions=stats.preemptions,
+        hour_price_pico=hour_price_pico,
         cost_per_mtok_pico=cost_per_mtok_pico(hour_price_pico, prompt, output),
     )
 
