@@ -34,6 +34,7 @@ from billing.credit.settings import (
 from billing.credit.topups import (
     begin_topup,
     complete_topup,
+    continue_topup,
     fail_topup,
     note_payment,
     refund_topup,
@@ -105,6 +106,7 @@ __all__ = [
     "close_due",
     "complete_topup",
     "connect_stripe",
+    "continue_topup",
     "cost_pico",
     "counts_of",
     "create_alias",

@@ -74,7 +74,7 @@ class TopUp:
 
 @dataclass(frozen=True, slots=True)
 class StartedTopUp:
-    """A top-up whose payment awaits its payer at `payment_url`."""
+    """A top-up whose payment awaits its payer at `payment_url`; '' where nothing does."""
 
     top_up: TopUp
     payment_url: str

@@ -40,6 +40,9 @@ class PaymentProvider(Protocol):
     def begin(self, top_up: TopUp, return_url: str) -> StartedTopUp:
         """Open a payment that a person completes; says where."""
 
+    def resume(self, top_up: TopUp, return_url: str) -> StartedTopUp:
+        """Where a payment that was begun can still be completed; no address where it cannot."""
+
     def charge(self, top_up: TopUp) -> None:
         """Take a recharge from the payment method on file; the outcome comes as a message."""
 
@@ -105,6 +108,18 @@ def begin_topup(
                 actor, "topup.begun", "top_up", str(row.id), {"amount_pico": str(amount_pico)}
             )
     return provider.begin(_shown(row), return_url)
+
+
+def continue_topup(actor: Actor, top_up_id: UUID, return_url: str = "") -> StartedTopUp:
+    """Where a pending top-up is paid, as it was begun; no address where there is nothing to pay.
+
+    Raises TopUpNotFound, and TopUpUnavailable without a provider.
+    """
+    actor.require(Permission.BILLING_WRITE)
+    found = top_up(actor.organization_id, top_up_id)
+    if found.state is not TopUpState.PENDING or found.is_recharge:
+        return StartedTopUp(found, "")
+    return payment_provider().resume(found, return_url)
 
 
 def note_payment(

@@ -38,6 +38,8 @@ from tenants.facade import tenant_scope
 
 HOUSEKEEPER = "housekeeper"
 PRODUCT_NAME = "Prepaid credit"
+MISSING = "resource_missing"
+"""Of another key's page: nobody can pay it here."""
 CONFIRMABLE = ("requires_payment_method", "requires_confirmation")
 SETTLED_MAX = 200
 """Top-ups one run of `settle` looks at; the rest waits for the next."""
@@ -86,6 +88,21 @@ def begin(wanted: TopUp, return_url: str, using: str = "default") -> StartedTopU
             stripe_client().v1.checkout.sessions.expire(session.id)
         return StartedTopUp(wanted, page.url)
     return StartedTopUp(wanted, session.url or "")
+
+
+def resume(wanted: TopUp, return_url: str, using: str = "default") -> StartedTopUp:
+    """The page of a top-up that was begun, while it is open; one whose page could not be made then
+    gets it now. Raises TopUpUnavailable."""
+    page = _page(wanted, using)
+    if page is None:
+        return begin(wanted, return_url, using)
+    try:
+        session = stripe_client().v1.checkout.sessions.retrieve(page.session_id)
+    except stripe.StripeError as error:
+        if error.code == MISSING:
+            return StartedTopUp(wanted, "")
+        raise _unavailable(error) from error
+    return StartedTopUp(wanted, page.url if session.status == "open" else "")
 
 
 def charge(wanted: TopUp, using: str = HOUSEKEEPER) -> None:
@@ -270,7 +287,7 @@ def _look_at(page: StripeCheckout, now: datetime, using: str) -> None:
             page.session_id, {"expand": ["payment_intent"]}
         )
     except stripe.StripeError as error:
-        if error.code == "resource_missing":  # another key's page: nobody can pay it here
+        if error.code == MISSING:
             fail_topup("", "page_missing", wanted.top_up_id, using)
             return
         logger.warning("top-up %s waits for Stripe: %s", wanted.top_up_id, error.code or error)

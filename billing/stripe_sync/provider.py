@@ -18,6 +18,12 @@ class StripeProvider:
 
         return begin(top_up, return_url)
 
+    def resume(self, top_up: TopUp, return_url: str) -> StartedTopUp:
+        """The page of a top-up that was begun, while it is open. Raises TopUpUnavailable."""
+        from billing.stripe_sync.payments import resume
+
+        return resume(top_up, return_url)
+
     def charge(self, top_up: TopUp) -> None:
         """Take a recharge from the card on file."""
         from billing.stripe_sync.payments import charge

@@ -23,6 +23,10 @@ class Till:
         note_payment(top_up.organization_id, top_up.top_up_id, f"pay_{top_up.top_up_id.hex}")
         return StartedTopUp(top_up, f"https://pay.example/{top_up.top_up_id}")
 
+    def resume(self, top_up: TopUp, return_url: str) -> StartedTopUp:
+        """The same page."""
+        return StartedTopUp(top_up, f"https://pay.example/{top_up.top_up_id}")
+
     def charge(self, top_up: TopUp) -> None:
         """A payment by the method on file."""
         self.charged.append(top_up.top_up_id)

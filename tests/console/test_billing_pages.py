@@ -166,6 +166,39 @@ def test_a_payment_that_was_left_or_failed_is_said(acme: Acme, till: Till) -> No
     assert "card declined" in words(failed)
 
 
+def test_a_payment_that_was_left_can_be_continued_by_who_may_pay(acme: Acme, till: Till) -> None:
+    acme.send("billing/top-up", "pay", amount="20", key="one")
+    [top_up] = top_ups(acme.tenant.organization_id)
+    viewer = member_of(acme.tenant.organization_id, Role.VIEWER)
+    sent = {"do": "continue", "top_up": str(top_up.top_up_id)}
+
+    page = acme.page("billing")
+    continued = acme.send("billing", "continue", top_up=str(top_up.top_up_id))
+    refused = viewer.post(f"/console/{acme.slug}/billing", data=sent)
+    complete_topup(f"pay_{top_up.top_up_id.hex}", 20 * PICO)
+    after = acme.page("billing")
+    again = acme.send("billing", "continue", top_up=str(top_up.top_up_id))
+
+    assert re.search(r"A top-up of \$20.00 is not paid yet. It was begun \d+ s ago", words(page))
+    assert f'name="top_up" value="{top_up.top_up_id}"' in page.text
+    assert continued.status_code == 303
+    assert continued.headers["location"] == f"https://pay.example/{top_up.top_up_id}"
+    assert refused.status_code == 403
+    assert till.begun == [top_up.top_up_id]
+    assert "not paid yet" not in words(after)
+    assert again.headers["location"] == f"/console/{acme.slug}/billing"
+    assert "This top-up was paid, or its page has closed" in words(acme.page("billing"))
+
+
+def test_a_payment_on_its_way_is_not_asked_for_again(acme: Acme, till: Till) -> None:
+    acme.send("billing/top-up", "pay", amount="20", key="one")
+
+    page = acme.page("billing?top_up=done")
+
+    assert "$20.00 are on their way" in words(page)
+    assert "Continue payment" not in page.text
+
+
 def test_a_payment_is_looked_at_a_bounded_number_of_times(acme: Acme, till: Till) -> None:
     acme.send("billing/top-up", "pay", amount="20", key="one")
 

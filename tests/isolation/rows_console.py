@@ -24,7 +24,7 @@ from tests.isolation.rows_events import (
     webhook,
 )
 from tests.isolation.rows_limits import lifted_spend_alert, spend_alert_of_project
-from tests.isolation.rows_money import document
+from tests.isolation.rows_money import document, waiting_top_up
 from tests.isolation.rows_people import (
     former_member,
     invitation,
@@ -73,6 +73,11 @@ def of_first_project(side: Side, _arguments: Arguments) -> Fields:
 def an_account(side: Side, _arguments: Arguments) -> Fields:
     """A service account, by a form's field."""
     return {"account_id": str(service_account(side)["service_account_id"])}
+
+
+def a_top_up(side: Side, _arguments: Arguments) -> Fields:
+    """A top-up that nobody has paid, by a form's field."""
+    return {"top_up": str(waiting_top_up(side)["top_up_id"])}
 
 
 def job(side: Side) -> Arguments:
@@ -224,8 +229,8 @@ PAGES: dict[str, Page] = {
     "<slug:slug>/limits/<uuid:quota_id>": Page(
         quota, lifted_quota, forms={"change": Form({"limit": "7"}), "lift": Form()}
     ),
-    "<slug:slug>/billing": Page(),
     # Nobody takes payments here: what is let through is told so.
+    "<slug:slug>/billing": Page(forms={"continue": Form(a_top_up)}),
     "<slug:slug>/billing/top-up": Page(
         forms={"pay": Form({"amount": "20", "key": "matrix"}, status=503)}
     ),

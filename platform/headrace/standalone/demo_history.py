@@ -262,6 +262,9 @@ class _PaidLongAgo:
         billing.note_payment(top_up.organization_id, top_up.top_up_id, _payment(top_up))
         return StartedTopUp(top_up, return_url)
 
+    def resume(self, top_up: TopUp, return_url: str) -> NoReturn:
+        raise NotImplementedError("the demo's history leaves no payment open")
+
     def charge(self, top_up: TopUp) -> NoReturn:
         raise NotImplementedError("the demo's history has no recharges")
 

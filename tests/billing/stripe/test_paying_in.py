@@ -5,19 +5,30 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing.contracts import PICO, StartedTopUp, TopUpUnavailable
-from billing.facade import use_payment_provider
+from billing.contracts import PICO, StartedTopUp, TopUpNotFound, TopUpUnavailable
+from billing.facade import continue_topup, top_ups, use_payment_provider
 from billing.models import StripeCheckout
 from billing.stripe_sync.payments import settle
-from tenants.facade import tenant_scope
+from tenants.contracts import Role
+from tenants.facade import operator_of, read_organization, tenant_scope
 from tests.billing.cast import at_once
 from tests.billing.stripe.cast import BACK, Payer, ask, events_of, send_and_wait
 from tests.billing.stripe.fake_process import Fake
+from tests.headrace.door import member_of
 
 
 def later(minutes: int) -> datetime:
     """A moment after now."""
     return datetime.now(UTC) + timedelta(minutes=minutes)
+
+
+def expire(payer: Payer, started: StartedTopUp) -> None:
+    """Closes its page."""
+    [(session_id,)] = ask(
+        "SELECT session_id FROM billing_stripe_checkout WHERE top_up_id = %s",
+        started.top_up.top_up_id,
+    )
+    payer.fake.client().v1.checkout.sessions.expire(session_id)
 
 
 def test_a_page_that_is_paid_becomes_credit(payer: Payer, stranger: Payer) -> None:
@@ -75,6 +86,50 @@ def test_wishes_at_once_make_one_page_and_one_customer(payer: Payer) -> None:
     assert [each.id for each in customers] == [payer.customer_id]
 
 
+def test_a_payment_that_was_left_goes_on_at_its_page(payer: Payer, stranger: Payer) -> None:
+    left = payer.begin(25)
+
+    continued = continue_topup(payer.actor, left.top_up.top_up_id, BACK)
+    payer.pay(continued)
+    at_once_after = continue_topup(payer.actor, left.top_up.top_up_id, BACK)
+    payer.settled()
+
+    assert continued.payment_url == left.payment_url
+    assert at_once_after.payment_url == ""
+    assert continue_topup(payer.actor, left.top_up.top_up_id, BACK).payment_url == ""
+    assert payer.posted == 25 * PICO
+    with pytest.raises(TopUpNotFound):
+        continue_topup(stranger.actor, left.top_up.top_up_id, BACK)
+
+
+def test_who_may_pay_goes_on_from_the_console(payer: Payer) -> None:
+    started = payer.begin(25)
+    organization_id = payer.actor.organization_id
+    slug = read_organization(operator_of(organization_id)).slug
+    owner = member_of(organization_id, Role.OWNER)
+    fields = {"do": "continue", "top_up": str(started.top_up.top_up_id)}
+
+    to_page = owner.post(f"/console/{slug}/billing", data=fields)
+    expire(payer, started)
+    closed = owner.post(f"/console/{slug}/billing", data=fields)
+
+    assert to_page.status_code == closed.status_code == 303
+    assert to_page.headers["location"] == started.payment_url
+    assert closed.headers["location"] == f"/console/{slug}/billing"
+
+
+def test_a_top_up_whose_page_was_not_made_gets_one(payer: Payer) -> None:
+    payer.fake.control("troubles", method="POST", path="/v1/checkout/sessions", lost=True)
+    with pytest.raises(TopUpUnavailable):
+        payer.begin(25, key="lost")
+    [waiting] = top_ups(payer.actor.organization_id)
+
+    continued = continue_topup(payer.actor, waiting.top_up_id, BACK)
+
+    sessions = payer.fake.client().v1.checkout.sessions.list({"customer": payer.customer_id})
+    assert [each.url for each in sessions.data] == [continued.payment_url]
+
+
 def test_a_page_whose_answer_was_lost_is_found_again(payer: Payer) -> None:
     payer.fake.control("troubles", method="POST", path="/v1/checkout/sessions", lost=True)
     with pytest.raises(TopUpUnavailable):
@@ -111,14 +166,7 @@ def test_a_declined_card_may_be_followed_by_a_good_one(payer: Payer) -> None:
 
 def test_a_page_nobody_pays_expires(payer: Payer) -> None:
     started = payer.begin(25)
-    payer.fake.client().v1.checkout.sessions.expire(
-        str(
-            ask(
-                "SELECT session_id FROM billing_stripe_checkout WHERE top_up_id = %s",
-                started.top_up.top_up_id,
-            )[0][0]
-        )
-    )
+    expire(payer, started)
     payer.settled()
 
     assert (payer.state(started.top_up), payer.posted) == ("failed", 0)

@@ -6,12 +6,13 @@ arrived. Called by the console's routes.
 
 from datetime import timedelta
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 import billing.facade
-from billing.contracts import Quota, QuotaMetric, TopUp, TopUpState
+from billing.contracts import Quota, QuotaMetric, TopUp, TopUpState, TopUpUnavailable
 from headrace.console_kit import formats
 from headrace.console_kit.tables import Column, Row, Table
 from headrace.console_kit.templatetags.kit import badge
@@ -20,6 +21,7 @@ from headrace.tenant_console.billing.named import (
     BillingView,
     available_pico,
     money_alerts,
+    not_paid,
 )
 from headrace.tenant_console.limits.meters import Meter, fullest, subject_meter
 from headrace.tenant_console.limits.named import names_for, quota_alerts
@@ -29,6 +31,10 @@ from tenants.contracts import Permission
 LOOKS_MAX = 20
 """At a payment that somebody just made, one every two seconds."""
 JUST_MADE = timedelta(hours=1)
+PAYABLE = timedelta(hours=24)
+"""For so long the provider's page is open."""
+WAITING_MAX = 3
+"""Of the newest top-ups; whoever begins more begins them again."""
 NOTED = '{}<span class="cell-note">{}</span>'
 TONES = {
     TopUpState.PENDING: "yellow",
@@ -42,6 +48,8 @@ class BalancePage(BillingView):
     """The account now."""
 
     title = "Billing"
+    writes = Permission.BILLING_WRITE
+    is_sensitive = True
     template = "tenant_console/billing/balance.html"
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
@@ -68,6 +76,7 @@ class BalancePage(BillingView):
             ],
             budgets=[self._budget(one, names) for one in budgets],
             returned=returned,
+            waiting=self._waiting(shown, returned) if after is None else [],
             look_again_href=self._look_again(returned),
             is_cancelled=request.GET.get("top_up") == "cancelled",
             settings_href=self.url("billing-settings"),
@@ -86,6 +95,17 @@ class BalancePage(BillingView):
                 next_href=self.next_href(found, shown[-1].top_up_id if shown else None),
             ),
         )
+
+    def do_continue(self, slug: str) -> HttpResponse:
+        """To where the top-up is paid; raises TopUpNotFound."""
+        back = f"{settings.PUBLIC_URL}{self.url('billing')}"
+        try:
+            started = billing.facade.continue_topup(self.actor, self.posted_id("top_up"), back)
+        except TopUpUnavailable as away:
+            return self.refused(not_paid(away))
+        if not started.payment_url:
+            return self.refused("This top-up was paid, or its page has closed. Look at its state.")
+        return self.go(started.payment_url)
 
     def _budgets(self) -> list[Quota]:
         """Limits of spend, for who may see limits."""
@@ -109,6 +129,18 @@ class BalancePage(BillingView):
             if not one.is_recharge:
                 return one if self.now - one.created_at < JUST_MADE else None
         return None
+
+    def _waiting(self, shown: list[TopUp], returned: TopUp | None) -> list[TopUp]:
+        """Top-ups that somebody began and can still pay."""
+        waiting = [
+            one
+            for one in shown
+            if one.state is TopUpState.PENDING
+            and not one.is_recharge
+            and one != returned
+            and self.now - one.created_at < PAYABLE
+        ]
+        return waiting[:WAITING_MAX]
 
     def _look_again(self, returned: TopUp | None) -> str:
         if returned is None or returned.state is not TopUpState.PENDING:

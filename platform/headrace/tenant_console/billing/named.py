@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from billing.contracts import Balance, BillingSettings, RechargeSettings
+from billing.contracts import Balance, BillingSettings, RechargeSettings, TopUpUnavailable
 from headrace.console_kit import formats
 from headrace.console_kit.pages import PageView
 from tenants.contracts import Permission
@@ -63,6 +63,12 @@ class BillingView(PageView):
 def available_pico(account: Balance) -> int:
     """What requests may still reserve, as the API says it."""
     return max(account.posted_pico - account.held_pico - account.floor_pico, 0)
+
+
+def not_paid(error: TopUpUnavailable) -> str:
+    """Why nobody can pay in now, as a sentence."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}. Nothing was paid. Try again later, or ask your operator."
 
 
 def money_alerts(

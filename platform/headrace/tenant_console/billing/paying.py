@@ -14,7 +14,7 @@ import billing.facade
 from billing.contracts import PICO, TopUpConflict, TopUpUnavailable
 from headrace.console_kit import formats
 from headrace.tenant_console.billing.forms import TopUpForm
-from headrace.tenant_console.billing.named import BillingView, available_pico
+from headrace.tenant_console.billing.named import BillingView, available_pico, not_paid
 from tenants.contracts import InvalidValue, Permission
 
 CHOICES = (10, 25, 50, 100, 250)
@@ -56,12 +56,9 @@ class TopUpPage(BillingView):
             return self._page(form, HTTPStatus.UNPROCESSABLE_ENTITY)
         except TopUpConflict:
             fresh = self._form(self.request.POST["amount"])
-            error = (
-                "This page was sent before, with another amount. Send it again if you want both."
-            )
-            return self._page(fresh, HTTPStatus.CONFLICT, error=error)
+            return self._page(fresh, HTTPStatus.CONFLICT, error=SENT_BEFORE)
         except TopUpUnavailable as away:
-            return self._page(form, HTTPStatus.SERVICE_UNAVAILABLE, error=_sentence(away))
+            return self._page(form, HTTPStatus.SERVICE_UNAVAILABLE, error=not_paid(away))
         if not started.payment_url:
             return self.said("This top-up is paid already", self.url("billing"))
         return self.go(started.payment_url)
@@ -86,8 +83,3 @@ class TopUpPage(BillingView):
                 for units in CHOICES
             ],
         )
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}. Nothing was paid. Try again later, or ask your operator."
