@@ -7,7 +7,11 @@ import torch
 
 from kernels.kv_layer import KvLayer
 from kernels.paged_attention import AttentionBatch, paged_attention_reference
-from kernels.paged_attention_cpu import FEW_QUERIES_MAX, plan_cpu_attention
+from kernels.paged_attention_cpu import (
+    FEW_QUERIES_MAX,
+    SHARED_SAVING_TOKENS_MIN,
+    plan_cpu_attention,
+)
 from tests.kernels.paged_cases import BLOCK_TOKENS, CASES, PagedCase, paged_step
 
 ERROR_MAX = 2e-6
@@ -45,6 +49,68 @@ def test_many_decodes_agree_with_the_reference(
 
     expected = paged_attention_reference(query, layer, batch)
     assert torch.allclose(attended, expected, atol=ERROR_MAX)
+
+
+def _sharing(batch: AttentionBatch, sharers: range, blocks: int) -> AttentionBatch:
+    """The same step, but that these sequences begin with the blocks of the first of them."""
+    tables = batch.block_tables.clone()
+    tables[list(sharers), :blocks] = batch.block_tables[sharers.start, :blocks]
+    return AttentionBatch(batch.query_starts, batch.context_lengths, tables)
+
+
+@pytest.mark.parametrize("stored_type", STORED_TYPES, ids=str)
+@pytest.mark.parametrize(
+    ("lengths", "runs"),
+    [
+        (tuple((1, 601 + 7 * index) for index in range(30)), [(range(30), 37)]),
+        (((1, 30), *((1, 400 + 9 * index) for index in range(9))), [(range(1, 10), 20)]),
+        # Five begin with 40 blocks, all ten with 30: by the saving, one run of ten.
+        (tuple((1, 700) for _ in range(10)), [(range(10), 30), (range(5), 40)]),
+        # Two of them share more than it would save to go with the others.
+        (tuple((1, 900) for _ in range(6)), [(range(6), 9), (range(2), 50), (range(2, 6), 50)]),
+        (((1, 641), (1, 640), (1, 656), (1, 1000), (40, 700)), [(range(5), 39)]),
+        # One's last token completes the last block that they share: it is its own until then.
+        (tuple((1, 640) for _ in range(8)), [(range(8), 40)]),
+    ],
+    ids=["more than a group", "others beside", "nested", "two runs", "and a prompt", "to the edge"],
+)
+def test_blocks_that_many_begin_with_are_read_once(
+    lengths: tuple[tuple[int, int], ...],
+    runs: list[tuple[range, int]],
+    stored_type: torch.dtype,
+) -> None:
+    query, layer, batch = paged_step(PagedCase("alike", lengths), stored_type=stored_type)
+    for sharers, blocks in runs:
+        batch = _sharing(batch, sharers, blocks)
+
+    attended = plan_cpu_attention(batch, BLOCK_TOKENS)(query, layer)
+
+    expected = paged_attention_reference(query, layer, batch)
+    assert torch.allclose(attended, expected, atol=ERROR_MAX)
+
+
+def test_alone_to_the_bit_while_sharing_saves_little_or_when_asked() -> None:
+    query, layer, batch = paged_step(PagedCase("few", tuple((1, 500 + i) for i in range(6))))
+    little, much = (_sharing(batch, range(6), blocks) for blocks in (25, 30))
+    for_itself = plan_cpu_attention(much, BLOCK_TOKENS, invariant=True)(query, layer)
+    assert SHARED_SAVING_TOKENS_MIN in range(5 * 25 * BLOCK_TOKENS, 5 * 30 * BLOCK_TOKENS)
+
+    for shared, attended in (
+        (little, plan_cpu_attention(little, BLOCK_TOKENS)(query, layer)),
+        (much, for_itself),
+    ):
+        apart = [
+            plan_cpu_attention(
+                AttentionBatch(
+                    torch.tensor([0, 1], dtype=torch.int32),
+                    shared.context_lengths[row : row + 1],
+                    shared.block_tables[row : row + 1],
+                ),
+                BLOCK_TOKENS,
+            )(query[row : row + 1], layer)
+            for row in range(6)
+        ]
+        assert torch.equal(torch.cat(apart), attended)
 
 
 def test_one_plan_serves_every_layer() -> None:
