@@ -206,6 +206,9 @@ ANNOUNCED_MAX = 10_000
 """Organizations of one such message; a page of one that is left out shows it a little later."""
 ENGINE_GONE_S = 5
 """An engine of which no process has told for so long is no part of the fleet."""
+ENGINE_TRAIL_S = 300
+ENGINE_TRAIL_EVERY_S = 5
+"""How far back an engine's report tells what it had done by then, and at which distance."""
 LIVE_S = 1
 """How often a live page hears of news, and how often what it shows is read, at most."""
 LIVE_REFRESH_S = _integer("HEADRACE_LIVE_REFRESH_S", 30)

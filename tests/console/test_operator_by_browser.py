@@ -7,9 +7,10 @@ from playwright.sync_api import expect
 
 from billing.facade import balance
 from tests.console.accessibility import assert_accessible
+from tests.console.browser import NARROW
 from tests.console.conftest import MemberPage
 from tests.console.looking import assert_fits, go
-from tests.house import LiveHouse
+from tests.house import LiveHouse, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -55,3 +56,31 @@ def test_the_fleet_is_there_a_second_later(operator_page: MemberPage, house: Liv
 
     expect(page.get_by_role("cell", name=house.model)).to_be_visible(timeout=30_000)
     assert_fits(page)
+
+
+def test_a_busy_engine_has_a_point_on_its_curve(
+    operator_page: MemberPage, house: LiveHouse
+) -> None:
+    tenant = house.new_tenant()
+    page = operator_page(width=NARROW)
+    go(page, "/operator/")
+    point = page.locator(".curve tbody tr")
+
+    def ask_until_there() -> bool:
+        house.client(tenant.secret).chat.completions.create(
+            model=house.model, messages=[{"role": "user", "content": "Hi"}], max_tokens=16
+        )
+        return page.locator(".curve canvas").count() > 0
+
+    wait_until(ask_until_there)
+    page.locator(".curve summary").click()
+    known = point.count()
+    expect(point.first).to_contain_text("ms")
+
+    def ask_until_more() -> bool:
+        return ask_until_there() and point.count() > known
+
+    wait_until(ask_until_more)
+    expect(point.first).to_be_visible()
+    assert_fits(page)
+    assert_accessible(page)

@@ -45,6 +45,7 @@ REPORT = EngineReport(
     *("engine-0", "smollm2", EngineReading(102.0, BUSY), EngineReading(100.0, IDLE)),
     bundle_hash="abc123",
     seen_since=42.0,
+    address="/run/engine.sock",
 )
 
 
@@ -96,6 +97,7 @@ def test_what_reports_cannot_tell_is_unknown(report: EngineReport) -> None:
         ([], "No engine reports"),
         ([REPORT], "6 at 1,600 tokens"),
         ([REPORT], "abc123"),
+        ([REPORT], "/run/engine.sock"),
     ],
 )
 def test_the_part_says_what_is_known(reports: list[EngineReport] | None, said: str) -> None:
@@ -184,7 +186,7 @@ def test_an_engine_counts_as_up_since_it_was_first_seen(django_database: object)
 def test_the_page_follows_the_fleet(django_database: object) -> None:
     page = operator().get("/operator/")
 
-    assert 'ws-connect="/operator/live?topics=fleet"' in page.text
+    assert 'ws-connect="/operator/live?topics=fleet%2Ccurves"' in page.text
     assert "HEADRACE_GPU_HOUR_PRICE" in page.text
     with override_settings(GPU_HOUR_PRICE_PICO=378 * PICO // 100, GPU_HOUR_CURRENCY="EUR"):
         assert "€3.78" in operator().get("/operator/").text

@@ -25,6 +25,7 @@ class Unit(StrEnum):
     REQUESTS = "requests"
     MONEY = "money"
     MILLISECONDS = "ms"
+    MICROSECONDS = "us"
 
 
 class Color(StrEnum):
@@ -74,6 +75,7 @@ class Chart:
     currency: str = ""
     hrefs: Sequence[str] = ()
     csv_href: str = ""
+    empty: str = "Nothing in this period."
 
     @property
     def data(self) -> dict[str, Any]:
@@ -103,7 +105,9 @@ class Chart:
             values = [one.values[index] for one in self.series]
             if is_summed:
                 values.append(sum(value or 0 for value in values))
-            rows.append(Row([label, *map(self._shown, values)]))
+            rows.append(
+                Row([label, *(_shown(value, self.unit, self.currency) for value in values)])
+            )
         return Table(self.title, columns, rows)
 
     @property
@@ -116,11 +120,75 @@ class Chart:
             return list(values)
         return [None if value is None else value // PICO_PER_MICRO for value in values]
 
-    def _shown(self, value: int | None) -> object:
-        match self.unit:
-            case Unit.MONEY:
-                return formats.money(value, self.currency)
-            case Unit.MILLISECONDS:
-                return formats.duration_text(value)
-            case _:
-                return formats.count(value)
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a direction of a scatter says, from zero."""
+
+    title: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Two values that were measured together."""
+
+    label: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Dots by two values, in the order of time: the older the fainter. Money is not drawn so."""
+
+    name: str
+    """Of the canvas: unique on its page, letters, digits and dashes."""
+    title: str
+    x: Axis
+    y: Axis
+    dots: Sequence[Dot]
+    is_last_marked: bool = False
+    """Whether the last of them is now."""
+    empty: str = "Nothing in this period."
+    csv_href: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What charts.js reads."""
+        return {
+            "kind": "scatter",
+            "title": self.title,
+            "x": {"title": self.x.title, "unit": self.x.unit.value},
+            "y": {"title": self.y.title, "unit": self.y.unit.value},
+            "labels": [one.label for one in self.dots],
+            "dots": [{"x": one.x, "y": one.y} for one in self.dots],
+            "isLastMarked": self.is_last_marked,
+        }
+
+    @property
+    def twin(self) -> Table:
+        """The same numbers as a table, the latest first."""
+        columns = [Column("Time"), *(Column(one.title, is_number=True) for one in (self.x, self.y))]
+        rows = [
+            Row([one.label, _shown(one.x, self.x.unit), _shown(one.y, self.y.unit)])
+            for one in reversed(self.dots)
+        ]
+        return Table(self.title, columns, rows, empty=self.empty)
+
+    @property
+    def is_empty(self) -> bool:
+        """No dots."""
+        return not self.dots
+
+
+def _shown(value: int | None, unit: Unit, currency: str = "") -> object:
+    match unit:
+        case Unit.MONEY:
+            return formats.money(value, currency)
+        case Unit.MILLISECONDS:
+            return formats.duration_text(value)
+        case Unit.MICROSECONDS:
+            return formats.short_duration_text(value)
+        case _:
+            return formats.count(value)

@@ -19,6 +19,7 @@ SIGNIFICANT_DIGITS = 3
 """Of an amount below one unit of its currency."""
 CENTS = Decimal("0.01")
 SHORTENED_FROM = 10_000
+US_PER_MS = 1000
 UNITS = ((10**3, "k"), (10**6, "M"), (10**9, "B"), (10**12, "T"))
 RELATIVE_STEPS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (14 * 86_400, "d", 86_400))
 """Ages below so many seconds, in this unit, which is so many seconds long."""
@@ -103,6 +104,13 @@ def duration_text(duration_ms: int | None) -> str:
             return f"{seconds // unit_s} {unit}" + (f" {rest} {part}" if rest else "")
     rest = seconds % 60
     return f"{seconds // 60} min" + (f" {rest} s" if rest else "")
+
+
+def short_duration_text(duration_us: int | None) -> str:
+    """`8.35 ms`, `412 ms`, and what is longer as `duration_text` has it."""
+    if duration_us is None or duration_us >= US_PER_MS * US_PER_MS:
+        return duration_text(None if duration_us is None else duration_us // US_PER_MS)
+    return f"{float(f'{duration_us / US_PER_MS:.3g}'):g} ms"
 
 
 def moment_text(at: datetime | None, zone: ZoneInfo, *, with_seconds: bool = False) -> str:

@@ -16,6 +16,7 @@ import redis.asyncio
 from django.conf import settings
 from redis.exceptions import RedisError
 
+from headrace.gateway.engine_trail import TrailMark, grown
 from headrace.telemetry import metrics
 from inference.client.native import EngineClient, EngineUnavailable
 from inference.contracts import EngineStats
@@ -49,6 +50,10 @@ class EngineReport:
     bundle_hash: str = ""
     seen_since: float = 0.0
     """Since when it has reported without a pause and without starting anew."""
+    trail: tuple[TrailMark, ...] = ()
+    """Of that time, the last ENGINE_TRAIL_S."""
+    address: str = ""
+    """Where the processes of this host reach it."""
 
 
 class Announcer:
@@ -88,14 +93,19 @@ class Announcer:
         key = _key(hello.engine_id)
         told = await self._redis.get(key)
         last = None if told is None else _report_in(told)
-        went_on = last is not None and last.now.stats.step <= reading.stats.step
+        if last is not None and last.now.stats.step <= reading.stats.step:
+            seen_since, trail = last.seen_since, last.trail
+        else:
+            seen_since, trail = reading.at, ()
         report = EngineReport(
             hello.engine_id,
             hello.model,
             reading,
             last.now if last is not None else None,
             hello.bundle_hash,
-            last.seen_since if last is not None and went_on else reading.at,
+            seen_since,
+            grown(trail, reading.at, reading.stats),
+            str(settings.ENGINE_SOCKET),
         )
         gone_at = reading.at - settings.ENGINE_GONE_S
         async with self._redis.pipeline(transaction=False) as pipeline:

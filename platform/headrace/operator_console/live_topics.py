@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from headrace.console_kit.live.operator_topics import OperatorTopic
 from headrace.console_kit.live.topics import Context
 from headrace.gateway.announcing import EngineReport
+from headrace.operator_console.fleet.curves import curves_context
 from headrace.operator_console.fleet.page import fleet_context
 
 
@@ -17,7 +18,15 @@ def fleet(reports: Sequence[EngineReport] | None) -> Context:
     return fleet_context(reports)
 
 
+def curves(reports: Sequence[EngineReport] | None) -> Context:
+    """Where they are on their curves; other than before only when a mark was made."""
+    return curves_context(reports)
+
+
 OPERATOR_TOPICS: Mapping[str, OperatorTopic] = {
     topic.name: topic
-    for topic in (OperatorTopic("fleet", "operator_console/live/fleet.html", fleet),)
+    for topic in (
+        OperatorTopic("fleet", "operator_console/live/fleet.html", fleet),
+        OperatorTopic("curves", "operator_console/live/curves.html", curves),
+    )
 }

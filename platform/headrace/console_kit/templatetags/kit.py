@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from headrace.console_kit import formats
-from headrace.console_kit.charts import Chart
+from headrace.console_kit.charts import Chart, Scatter
 from headrace.console_kit.forms import wear_classes
 from headrace.console_kit.tables import Table
 
@@ -55,6 +55,12 @@ def duration(duration_ms: int | None) -> str:
     return formats.duration_text(duration_ms)
 
 
+@register.simple_tag
+def short_duration(duration_us: int | None) -> str:
+    """`{% short_duration us %}`: 8.35 ms."""
+    return formats.short_duration_text(duration_us)
+
+
 @register.simple_tag(takes_context=True)
 def moment(context: Mapping[str, Any], at: datetime | None) -> SafeString:
     """`{% moment at %}` in the organization's zone."""
@@ -88,7 +94,7 @@ def table(table: Table) -> dict[str, Any]:
 
 
 @register.inclusion_tag("kit/components/chart.html")
-def chart(chart: Chart) -> dict[str, Any]:
+def chart(chart: Chart | Scatter) -> dict[str, Any]:
     """`{% chart chart %}`: the drawing, its table twin and its CSV."""
     return {"chart": chart, "data_id": f"{chart.name}-data"}
 

@@ -73,9 +73,11 @@ def _row(engine: EngineShown) -> Row:
     return Row(
         [
             format_html(
-                "{}<div class='text-secondary' title='bundle {}'>{}</div>"
+                "<span title='at {}'>{}</span>"
+                "<div class='text-secondary' title='bundle {}'>{}</div>"
                 "<div class='text-secondary'>up {}</div>",
-                *(engine.engine_id, engine.bundle_hash, engine.model),
+                *(engine.address or formats.UNKNOWN, engine.engine_id),
+                *(engine.bundle_hash, engine.model),
                 formats.duration_text(engine.up_ms),
             ),
             _with_batch(engine.running, engine.batch_running),

@@ -20,6 +20,7 @@ class EngineShown:
     engine_id: str
     model: str
     bundle_hash: str
+    address: str
     up_ms: int
     """For how long it has been seen, without a pause."""
     running: int
@@ -63,6 +64,7 @@ def shown(report: EngineReport, hour_price_pico: int | None) -> EngineShown:
         engine_id=report.engine_id,
         model=report.model,
         bundle_hash=report.bundle_hash,
+        address=report.address,
         up_ms=round(1000 * (now.at - report.seen_since)),
         running=stats.running,
         waiting=stats.waiting,
