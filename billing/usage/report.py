@@ -170,7 +170,7 @@ def _sources(query: UsageQuery, bounds: Sequence[datetime]) -> list[sql.Composed
     )
     queued = sql.SQL(SINGLE).format(
         tag=tag,
-        is_embedding=sql.SQL("d.is_embedding"),
+        is_embedding=sql.SQL("e.is_embedding"),
         source=sql.SQL(QUEUED),
         span=sql.SQL(QUEUED_SPAN),
     )

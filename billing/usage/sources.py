@@ -10,14 +10,25 @@ from psycopg import sql
 
 from billing.usage.buckets import cut_pieces
 
-QUEUED = (
-    "billing_usage_delta d JOIN billing_usage_event e"
-    " ON e.occurred_at = d.occurred_at AND e.request_id = d.request_id"
-)
+# A full join, which is never done row by row: the queue is a new table's to the planner until it is
+# analysed, and a loop over thousands of rows that it takes for one reads all events for each.
+QUEUED = """(
+    WITH queue AS MATERIALIZED (
+        SELECT occurred_at, request_id, is_embedding FROM billing_usage_delta
+         WHERE organization_id = %(organization)s
+           AND occurred_at >= %(start)s AND occurred_at < %(end)s
+           AND date_trunc('hour', occurred_at, 'UTC') <> ALL (%(cut_hours)s))
+    SELECT found.*, queue.is_embedding,
+           queue.request_id IS NOT NULL AND found.request_id IS NOT NULL AS is_queued
+      FROM queue FULL JOIN (
+        SELECT * FROM billing_usage_event
+         WHERE organization_id = %(organization)s
+           AND occurred_at >= (SELECT min(occurred_at) FROM queue)
+           AND occurred_at <= (SELECT max(occurred_at) FROM queue)) AS found
+        ON found.occurred_at = queue.occurred_at AND found.request_id = queue.request_id
+    OFFSET 0) AS e"""
 """Events that no rollup has counted; those in hours that are cut are read as all of these are."""
-QUEUED_SPAN = """d.organization_id = %(organization)s
-       AND d.occurred_at >= %(start)s AND d.occurred_at < %(end)s
-       AND date_trunc('hour', d.occurred_at, 'UTC') <> ALL (%(cut_hours)s)"""
+QUEUED_SPAN = "e.is_queued"
 # Each piece by its own bounds: a join with a list of them is planned as a walk through all events.
 PIECE = "(e.occurred_at >= {} AND e.occurred_at < {})"
 
