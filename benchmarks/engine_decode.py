@@ -1,7 +1,9 @@
-"""Speed of the engine in process by formats: one thread, decode at context 64 to 88, and prefill.
+"""Speed of the engine in process: one thread, decode at context 64 to 88 and prefill by formats,
+and decode behind a prompt that many share.
 
 `python -m benchmarks.engine_decode` compares float32 with the plain torch loop and every cheaper
-pair of formats with float32. Rounds alternate and medians of processor time are compared, so that
+pair of formats with float32; streams that share a long prompt with as many that have one each.
+Rounds alternate and medians of processor time are compared, so that
 what else the machine does slows all alike.
 """
 
@@ -24,7 +26,7 @@ from benchmarks.plain_torch import PlainModel, decode_step_s
 from benchmarks.report import Row, print_report
 from inference.contracts import BLOCK_TOKENS
 from inference.engine.computing.runner import TorchRunner, load_runner
-from inference.engine.step import SequenceStep
+from inference.engine.step import SampleSpec, SequenceStep
 from inference.tokenizer.bundle import Bundle
 
 CONTEXT_TOKENS = 64
@@ -36,6 +38,11 @@ POOL_TOKENS = 4096
 FLOAT32 = ("float32", "float32")
 FORMATS = (FLOAT32, ("bfloat16", "int8"), ("float16", "int8"), ("int8", "int8"), ("int4", "int8"))
 """Of weights and KV."""
+SHARED_TOKENS = 608
+OWN_TOKENS = 96
+SHARERS = 16
+STEPS = 4
+"""Of each kind in a round; the fastest counts, since they are all alike."""
 
 Speeds = dict[int | str, list[float]]
 """Tokens a second by streams, and of "prefill"."""
@@ -60,6 +67,24 @@ def decode_speeds(runner: TorchRunner, bundle: Bundle, drawn: random.Random) -> 
     step = SequenceStep("prefill", token_ids, 0, range(PREFILL_TOKENS // BLOCK_TOKENS))
     speeds["prefill"] = [PREFILL_TOKENS / thread_s(lambda: runner.execute([step]))]
     return speeds
+
+
+def behind_a_prompt(runner: TorchRunner, shared_tokens: int) -> float:
+    """Tokens a second of streams of equal context that have their first tokens in common."""
+    context_blocks = (SHARED_TOKENS + OWN_TOKENS) // BLOCK_TOKENS
+    shared = range(shared_tokens // BLOCK_TOKENS)
+    own_blocks = context_blocks - len(shared)
+    steps = [
+        SequenceStep(
+            f"stream-{index}",
+            [ORDINARY_IDS_FROM + index],
+            context_blocks * BLOCK_TOKENS - 1,
+            (*shared, *range(first := len(shared) + index * own_blocks, first + own_blocks)),
+            (SampleSpec(temperature=0.0),),
+        )
+        for index in range(SHARERS)
+    ]
+    return SHARERS / min(thread_s(lambda: runner.execute(steps)) for _ in range(STEPS))
 
 
 def thread_s(compute: Callable[[], object]) -> float:
@@ -96,8 +121,29 @@ def main() -> None:
                 plain, streams, context_tokens=CONTEXT_TOKENS, new_tokens=NEW_TOKENS
             )
             plain_speeds[streams] += [streams / step_s for step_s in steps_s]
-    print_report(
-        "Decode and prefill by formats, in process", rows(measured, plain_speeds), threads=1
+    table = [*rows(measured, plain_speeds), sharing_row(bundle)]
+    print_report("Decode and prefill, in process", table, threads=1)
+
+
+def sharing_row(bundle: Bundle) -> Row:
+    """In the formats a CPU has by default."""
+    runner = load_runner(
+        bundle,
+        pool_tokens=SHARERS * (SHARED_TOKENS + OWN_TOKENS),
+        threads=THREADS,
+        device="cpu",
+    )
+    together, apart = (
+        statistics.median(behind_a_prompt(runner, tokens) for _ in range(ROUNDS))
+        for tokens in (SHARED_TOKENS, 0)
+    )
+    return Row(
+        f"{SHARERS} streams behind one prompt of {SHARED_TOKENS} tokens",
+        together,
+        "with one each",
+        apart,
+        "tokens/s",
+        ">= 1.5",
     )
 
 
