@@ -10,8 +10,8 @@ from psycopg import sql
 
 from billing.usage.buckets import cut_pieces
 
-# A full join, which is never done row by row: the queue is a new table's to the planner until it is
-# analysed, and a loop over thousands of rows that it takes for one reads all events for each.
+# A full join, since that is never done as a loop: to the planner a queue that was just empty is one
+# row, for each of which it would read all of the tenant's events. OFFSET keeps it a full join.
 QUEUED = """(
     WITH queue AS MATERIALIZED (
         SELECT occurred_at, request_id, is_embedding FROM billing_usage_delta
