@@ -209,6 +209,8 @@ ENGINE_GONE_S = 5
 ENGINE_TRAIL_S = 300
 ENGINE_TRAIL_EVERY_S = 5
 """How far back an engine's report tells what it had done by then, and at which distance."""
+AUDIT_CSV_ROWS_MAX = 10_000
+"""Entries of one file of the audit log; whoever asks for more asks for fewer days."""
 LIVE_S = 1
 """How often a live page hears of news, and how often what it shows is read, at most."""
 LIVE_REFRESH_S = _integer("HEADRACE_LIVE_REFRESH_S", 30)

@@ -1,10 +1,14 @@
 """The audit log on a page: what was done is there, filters narrow it, a broken chain is named."""
 
+import csv
+import io
+import json
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from uuid import uuid4
 
 import pytest
+from django.test import override_settings
 
 from headrace.tenant_console.audit.log import ENTRIES_SHOWN_MAX
 from tenants import facade
@@ -110,6 +114,74 @@ def test_long_logs_have_pages_that_keep_the_filter(acme: Tenant, owner: Door) ->
     query = href.partition("?")[2].replace("&amp;", "&")
 
     assert len(shown(owner, acme, unescape(query))) == 5
+
+
+def file_of(door: Door, tenant: Tenant, query: str = "") -> list[dict[str, str]]:
+    """The rows of the file of these filters."""
+    answer = door.get(f"/console/{tenant.slug}/audit.csv?{query}")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == 'attachment; filename="audit.csv"'
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"), [("", ""), ("action=key.created&kind=key", "actions[]=key.created")]
+)
+def test_the_file_is_what_the_api_says(acme: Tenant, owner: Door, query: str, asked: str) -> None:
+    owner.post(
+        f"/console/{acme.slug}/keys/new",
+        data={"do": "create", "name": "n", "project_id": str(acme.project_id), "scopes": "chat"},
+    )
+    told = owner.get(f"/api/v1/organizations/{acme.organization_id}/audit_log?{asked}").json()
+
+    found = file_of(owner, acme, query)
+
+    assert not told["has_more"]
+    assert [
+        {"object": "audit_log.entry", **row, "details": json.loads(row["details"])} for row in found
+    ] == [
+        {name: value if name == "details" else text_of(value) for name, value in entry.items()}
+        for entry in told["data"]
+    ]
+
+
+def text_of(value: object) -> str:
+    """A value of the API in a cell."""
+    return "" if value is None else str(value)
+
+
+def test_a_file_is_whole_and_holds_no_formula(acme: Tenant, owner: Door) -> None:
+    operator = facade.operator_of(acme.organization_id)
+    with facade.tenant_scope(acme.organization_id):
+        for _ in range(ENTRIES_SHOWN_MAX + 5):
+            facade.record_audit(operator, "test.done", "test", "=1+1")
+
+    found = file_of(owner, acme, "action=test.done")
+
+    assert [row["target_id"] for row in found] == ["'=1+1"] * (ENTRIES_SHOWN_MAX + 5)
+
+
+def test_a_file_that_would_be_too_long_or_of_bad_filters_is_refused(
+    acme: Tenant, owner: Door
+) -> None:
+    entries = len(sequences(acme))
+    path = f"/console/{acme.slug}/audit.csv"
+
+    with override_settings(AUDIT_CSV_ROWS_MAX=entries):
+        assert owner.get(path).headers["content-type"].startswith("text/csv")
+    with override_settings(AUDIT_CSV_ROWS_MAX=entries - 1):
+        long = owner.get(path)
+    bad = owner.get(f"{path}?since=yesterday")
+
+    assert (long.status_code, bad.status_code) == (422, 422)
+    assert f"A file has at most {entries - 1} entries." in long.text
+    assert 'id="id_since_error"' in bad.text
+
+
+def test_the_page_leads_to_the_file_of_its_filters(acme: Tenant, owner: Door) -> None:
+    page = owner.get(f"/console/{acme.slug}/audit?action=key.created&kind=").text
+
+    assert f'href="/console/{acme.slug}/audit.csv?action=key.created"' in page
 
 
 def test_the_chain_is_checked_on_demand(acme: Tenant, owner: Door) -> None:

@@ -184,6 +184,7 @@ PAGES: dict[str, Page] = {
         member, deleted=former_member, forms={"change": Form({"role": "viewer"})}
     ),
     "<slug:slug>/audit": Page(query="verdict=1"),
+    "<slug:slug>/audit.csv": Page(),
     "<slug:slug>/settings": Page(forms={"save": Form({"display_name": "m", "time_zone": "UTC"})}),
     "<slug:slug>/settings/data": Page(forms={"request": Form(exports_written)}),
     "<slug:slug>/settings/data/<uuid:export_id>": Page(export),

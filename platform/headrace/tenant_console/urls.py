@@ -8,6 +8,7 @@ from django.urls import URLPattern, include, path
 from django.urls.resolvers import URLResolver
 
 from headrace.console_kit.branding import accent
+from headrace.tenant_console.audit.download import AuditCsv
 from headrace.tenant_console.audit.log import AuditPage
 from headrace.tenant_console.billing.balance import BalancePage
 from headrace.tenant_console.billing.credits import CreditsPage
@@ -73,6 +74,7 @@ ORGANIZATION_PAGES: list[URLPattern] = [
     path("team/invite", InvitePage.as_view(), name="team-invite"),
     path("team/<uuid:user_id>", MemberPage.as_view(), name="team-member"),
     path("audit", AuditPage.as_view(), name="audit"),
+    path("audit.csv", AuditCsv.as_view(), name="audit-csv"),
     path("settings", OrganizationPage.as_view(), name="settings"),
     path("settings/data", ExportsPage.as_view(), name="settings-data"),
     path("settings/data/<uuid:export_id>", ExportDownload.as_view(), name="settings-export"),

@@ -87,6 +87,7 @@ class AuditPage(PageView):
             kinds=KINDS,
             is_filtered=bool(form.asked),
             plain_href=self.url("audit"),
+            csv_href=self.url("audit-csv", **form.asked),
             verdict=verdict,
             verdict_href=self.url("audit", **form.asked, verdict="1"),
         )
