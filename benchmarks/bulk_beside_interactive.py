@@ -37,6 +37,7 @@ ALONE_S = 20.0
 """How long the batch is watched after everybody has gone."""
 SETTLED_FROM_S = 6.0
 """From here on that is all the capacity that it gets."""
+SLOWEST = 6
 VOCABULARY = "mill river wheel stone water grain bread pond field wall bees rain oak dawn road"
 METRICS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
@@ -182,6 +183,9 @@ def main() -> None:
         ),
     ]
     print_report(f"A batch beside {CLIENTS} interactive clients", rows, threads=1)
+    for name, firsts_s in (("without", without), ("beside", beside)):
+        slowest = sorted(firsts_s, reverse=True)[:SLOWEST]
+        print(f"slowest first tokens {name}: " + ", ".join(f"{one:.3f}" for one in slowest))
     print("tokens/s in windows after they left: " + _each(windows.rates))
 
 

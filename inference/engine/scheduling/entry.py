@@ -36,7 +36,7 @@ class Entry:
         self._nobody_runs = not any(running)
         self._cost = budget.cost
         self._tokens_left = budget.room(budget.tokens_left, 0)
-        self._decode_ms_left = DECODE_PART_MAX * (budget.target_ms - budget.cost.overhead_ms)
+        self._decode_ms_left = DECODE_PART_MAX * (budget.bound_ms - budget.cost.overhead_ms)
         for members in running[: priority + 1]:
             context = sum(len(state.token_ids) for state in members)
             self._decode_ms_left -= self._cost.decodes_ms(len(members), context)

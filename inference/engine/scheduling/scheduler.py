@@ -18,10 +18,10 @@ from inference.engine.scheduling.seats import Seats
 from inference.engine.scheduling.step_budget import StepBudget, StepCost, StepLoad
 from inference.engine.sequence import SequenceState, rank
 
-BATCH_PART = 0.75
-"""A step of batch alone takes this part of the target: who comes meanwhile waits for its end."""
+BATCH_PART = 0.5
+"""Batch fills a step up to this part of the target: who comes meanwhile waits for its end."""
 QUIET_MS = 5000.0
-QUIET_TARGETS = 4.0
+QUIET_TARGETS = 6.0
 """After so long without anybody who waits, the target of batch alone is so many times as long: more
 sequences share a pass over the weights, and only the first who comes again waits for one."""
 
@@ -31,7 +31,7 @@ class SchedulerLimits:
     """`step_tokens_max` tokens computed per step; `running_max` sequences with blocks;
     `waiting_max` sequences queued per class, of which one key gets as long as more are free than it
     holds; `inter_token_target_ms` is how long a step may take while somebody waits for the next
-    token of an answer or in a queue, or batch has a part in it (None: as its tokens take); once
+    token of an answer or in a queue (None: as its tokens take), half of which batch may fill; once
     nobody has waited for a while, batch alone may take longer; after
     `batch_wait_steps_max` steps in which no batch sequence got a token, the oldest of them is
     served as interactive until it ends."""
@@ -140,9 +140,10 @@ class Scheduler:
         shares: list[Share] = []
         for priority in Priority:
             members = self._seats.by_class[priority]
-            if priority is Priority.BATCH or any(state.completion for state in members):
-                alone = priority is Priority.BATCH and not shares
-                self._budget.bound(BATCH_PART if alone else 1.0)
+            if priority is Priority.BATCH:
+                self._budget.bound(BATCH_PART)
+            elif any(state.completion for state in members):
+                self._budget.bound()
             self._grow(members)
             if self.preemptions == preemptions_before:
                 self._admit(priority)

@@ -115,7 +115,12 @@ class StepBudget:
 
     def bound(self, part: float = 1.0) -> None:
         """From now on nothing fits that would end the step after this part of its target."""
-        self._limit_ms = part * self.target_ms
+        self._limit_ms = min(self._limit_ms, part * self.target_ms)
+
+    @property
+    def bound_ms(self) -> float:
+        """How long the step may take for who is dealt tokens next; its target at most."""
+        return min(self.target_ms, self._limit_ms)
 
     def room(self, wanted: int, start: int) -> int:
         """How many of `wanted` tokens of one more sequence, after its first `start`, still fit."""
