@@ -2,9 +2,9 @@
 
 `python -m benchmarks.usage` plants ten million events of the last thirty days (`--events`) in a
 fresh database, adds them up as the rollups would, and reads them through billing's facade as role
-`app`, under row-level security. Ingest is hold and settle in lists, without fsync, so that what
-the size of the tables costs is not lost in the disk's noise; it is measured at a hundredth of the
-events, and again at all of them.
+`app`, under row-level security, and as pages of the console. Ingest is hold and settle in lists,
+without fsync, so that what the size of the tables costs is not lost in the disk's noise; it is
+measured at a hundredth of the events, and again at all of them.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -38,6 +39,8 @@ INGEST_REQUESTS = 5_000
 REPORT_MS_MAX = 300.0
 REQUESTS_MS_MAX = 50.0
 OVERVIEW_MS_MAX = 60.0
+PAGE_MS_MAX = 150.0
+SLUG = "planted"
 ZONE = "Europe/Amsterdam"
 EVENT_COLUMNS = (
     "occurred_at, request_id, organization_id, project_id, key_id, ledger_tx_id, held_at, tier,"
@@ -141,7 +144,7 @@ def make_tenant(events: int) -> Planted:
     from billing.facade import grant_credit, open_account
     from tenants.facade import create_organization, create_project, issue_key
 
-    organization_id = create_organization("planted", "Planted").organization_id
+    organization_id = create_organization(SLUG, "Planted").organization_id
     open_account(organization_id)
     grant_credit(organization_id, 10**18, "first")
     projects = [create_project(organization_id, f"project {n}") for n in range(4)]
@@ -332,6 +335,33 @@ def overview_rows(planted: Planted) -> list[Row]:
     ]
 
 
+def page_rows(planted: Planted) -> list[Row]:
+    """Whole pages as their owner's browser asks for them, from the request to the last byte."""
+    from urllib.parse import urlsplit
+
+    from django.conf import settings
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+
+    from tenants.contracts import Role
+    from tenants.facade import add_member
+
+    owner = get_user_model().objects.create_user(email="owner@example.com")
+    add_member(planted.organization_id, owner.pk, Role.OWNER)
+    client = Client(SERVER_NAME=urlsplit(settings.PUBLIC_URL).hostname)
+    client.force_login(owner, "allauth.account.auth_backends.AuthenticationBackend")
+
+    def look(path: str) -> None:
+        answer = client.get(f"/console/{SLUG}/{path}")
+        assert answer.status_code == HTTPStatus.OK, (path, answer.status_code)
+
+    pages = {"overview": "", "usage": "usage", "requests": "requests", "keys": "keys"}
+    return [
+        Row(f"the page {name}", median_ms(partial(look, path)), "limit", PAGE_MS_MAX, "ms", "<= 1")
+        for name, path in pages.items()
+    ]
+
+
 def measure(events: int, ingested: int) -> list[Row]:
     """Plants, ingests at both sizes, and reads."""
     planted = make_tenant(events)
@@ -355,6 +385,7 @@ def measure(events: int, ingested: int) -> list[Row]:
     return [
         *report_rows(planted),
         *overview_rows(planted),
+        *page_rows(planted),
         Row(f"ingest at {events:,}", at_all, f"at {few:,}", at_few, "requests/s", ">= 0.9"),
         Row("rolled up", counted, "ingested", at_all, "events/s", ">= 1"),
     ]
