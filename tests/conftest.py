@@ -110,6 +110,12 @@ def django_database(pytestconfig: pytest.Config) -> Iterator[DataFolder]:
 
 
 @pytest.fixture(scope="session")
+def running_servers(pytestconfig: pytest.Config, django_database: DataFolder) -> EmbeddedServers:
+    """Those of this run, for a test that starts a process of its own on them."""
+    return pytestconfig.stash[SERVERS]
+
+
+@pytest.fixture(scope="session")
 def house(
     pytestconfig: pytest.Config, django_database: DataFolder, bundle_folder: Path
 ) -> Iterator[LiveHouse]:

@@ -712,6 +712,8 @@ GPU_HOUR_PRICE_PICO = parsed_price_pico(
 GPU_HOUR_CURRENCY = os.environ.get("HEADRACE_GPU_HOUR_CURRENCY", "USD")
 OPERATOR_REPORT_S = _integer("HEADRACE_OPERATOR_REPORT_S", 30)
 """How often a worker writes down how the house is."""
+BACK_OFFICE_ROWS_MAX = 10_000
+"""Rows of one table that can be leafed through; others are found by their key or their tenant."""
 RECONCILE_S = _integer("HEADRACE_RECONCILE_S", 86_400)
 """How often a worker checks every invariant of the books."""
 CELERY_BEAT_SCHEDULE |= {

@@ -10,13 +10,14 @@ from tests.prompts import chat
 
 WEB_MEGABYTES_MAX = 180
 HEAVY = ("torch", "triton", "kernels", "inference.engine", "inference.models", "gguf", "stripe")
+BACK_OFFICE = ("tenants.admin", "billing.admin", "batch_jobs.admin", "headrace.back_office")
 
 
-def test_nothing_of_the_engine_is_imported_by_web_or_worker() -> None:
+def test_nothing_of_engine_or_back_office_is_imported_by_web_or_worker() -> None:
     script = (
         "import sys, headrace.asgi, headrace.celery\n"
         "headrace.celery.app.loader.import_default_modules()\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+        f"print([name for name in {HEAVY + BACK_OFFICE!r} if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60

@@ -61,6 +61,17 @@ def test_no_stand_in_for_stripe_runs_in_a_public_house(
     assert public["web"].environment["STRIPE_WEBHOOK_SECRETS"] == ""
 
 
+def test_the_back_office_runs_where_a_port_is_given_for_it(folder: DataFolder) -> None:
+    port = {"HEADRACE_ADMIN_PORT": "8001"}
+    without, found = specs(folder), specs(folder, port)
+
+    assert "back_office" not in without
+    assert found["back_office"].argv[-2:] == ("--port", "8001")
+    assert found["back_office"].environment["DATABASE_HOUSEKEEPER_URL"] == "housekeeper"
+    assert "DATABASE_OWNER_URL" not in found["back_office"].environment
+    assert "DATABASE_HOUSEKEEPER_URL" not in found["web"].environment
+
+
 def test_engine_options_come_last_split_as_a_shell_would(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +84,11 @@ def test_engine_options_come_last_split_as_a_shell_would(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("HEADRACE_DRAIN_TIMEOUT_S", "soon"), ("HEADRACE_ENGINE_OPTIONS", "--device 'cpu")],
+    [
+        ("HEADRACE_DRAIN_TIMEOUT_S", "soon"),
+        ("HEADRACE_ENGINE_OPTIONS", "--device 'cpu"),
+        ("HEADRACE_ADMIN_PORT", "80000"),
+    ],
 )
 def test_a_variable_that_makes_no_sense_is_named(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, name: str, value: str

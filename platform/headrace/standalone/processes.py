@@ -101,7 +101,8 @@ class House:
 
 def process_specs(house: House) -> tuple[ProcessSpec, ...]:
     """Engine, web, worker and beat, in starting order, with a stand-in for Stripe where no key is
-    set and the house is not public. Raises SetUpError for a bad variable.
+    set and the house is not public, and a back office where a port is given for it. Raises
+    SetUpError for a bad variable.
     """
     python = sys.executable
     celery = (python, "-m", "celery", "--quiet", "-A", "headrace.celery")
@@ -152,6 +153,7 @@ def process_specs(house: House) -> tuple[ProcessSpec, ...]:
             LineLogged("event=beat_ready"),
             CLOSE_GRACE_S,
         ),
+        *_back_office(house, app),
     )
 
 
@@ -210,6 +212,30 @@ def _stripe_fake(house: House) -> ProcessSpec:
         _plain_environment(house) | _stripe_environment(house),
         HttpAnswers(f"http://127.0.0.1:{port}/healthz"),
         CLOSE_GRACE_S,
+    )
+
+
+def admin_url(house: House) -> str:
+    """Of the back office, on loopback; empty where HEADRACE_ADMIN_PORT asks for none."""
+    port = _variable(house, "HEADRACE_ADMIN_PORT")
+    return f"http://127.0.0.1:{port}/" if port else ""
+
+
+def _back_office(house: House, app: Mapping[str, str]) -> tuple[ProcessSpec, ...]:
+    port = _variable(house, "HEADRACE_ADMIN_PORT")
+    if not port:
+        return ()
+    if not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise SetUpError(f"HEADRACE_ADMIN_PORT must be a port number, not {port!r}")
+    return (
+        ProcessSpec(
+            "back_office",
+            (sys.executable, "-m", "headrace.back_office", "--port", port),
+            {**app, "DATABASE_HOUSEKEEPER_URL": house.addresses.database_housekeeper_url},
+            HttpAnswers(f"{admin_url(house)}accounts/login/"),
+            CLOSE_GRACE_S,
+            f"HEADRACE_ADMIN_PORT is {port}",
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from types import FrameType
 from headrace.standalone.data_folder import DataFolder, SetUpError
 from headrace.standalone.embedded_servers import EmbeddedServers, refuse_if_busy
 from headrace.standalone.model_fetch import fetch_model
-from headrace.standalone.processes import House
+from headrace.standalone.processes import House, admin_url
 from headrace.standalone.running_house import RunningHouse, describe_death
 from inference.tokenizer.bundle import BundleInvalid, load_bundle
 
@@ -228,10 +228,11 @@ def welcome(house: House) -> str:
     headers = f"-H 'Authorization: Bearer {key}' -H 'Content-Type: application/json'"
     body = shlex.quote(json.dumps(_question(house)))
     owner, operator = (f"{email}  {word}" for email, word in demo_passwords(house.folder).items())
+    back_office = f"\n  back office   {admin_url(house)}" if admin_url(house) else ""
     return f"""Headrace is up.
   console       {house.public_url}/console/
     acme's owner  {owner}
-    the operator  {operator}
+    the operator  {operator}{back_office}
   API base URL  {house.base_url}
   API key       {key}
   model         {model_served(house)}

@@ -1,0 +1,1 @@
+"""The back office: Django's admin, read only, in a process of its own."""
