@@ -28,6 +28,7 @@ from tenants.tasks import deliver_webhooks
 from tests.billing import cast
 from tests.headrace.door import Door, new_user
 from tests.house import free_port
+from tests.leftovers import forget_news
 from tests.tenants.cast import Tenant, make_tenant
 
 
@@ -35,7 +36,7 @@ from tests.tenants.cast import Tenant, make_tenant
 def acme(django_database: object) -> Tenant:
     """An organization, with nothing left in the outbox."""
     tenant = make_tenant("acme")
-    deliver_webhooks()
+    forget_news()
     return tenant
 
 

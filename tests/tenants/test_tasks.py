@@ -9,13 +9,15 @@ from django.test import override_settings
 
 from tenants import facade, tasks
 from tenants.contracts import Role
+from tests.leftovers import forget_news
 from tests.tenants.people_cast import Company, make_company
 from tests.tenants.receiver import Receiver, receiving
 
 
 @pytest.fixture
 def acme(django_database: object) -> Company:
-    """Who is told."""
+    """Who is told, and nobody else of anything before."""
+    forget_news()
     return make_company("acme")
 
 

@@ -31,6 +31,7 @@ from tenants.webhooks.endpoints import ENDPOINTS_MAX
 from tenants.webhooks.fan_out import fan_out
 from tenants.webhooks.log import TESTS_PENDING_MAX
 from tests.billing.cast import at_once
+from tests.leftovers import forget_news
 from tests.tenants.cast import Tenant, make_tenant
 from tests.tenants.receiver import Received, Receiver, receiving
 
@@ -51,6 +52,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def acme(django_database: object) -> Iterator[Tenant]:
     """The tenant to be told; what it leaves waiting is nobody's afterwards."""
+    forget_news()
     tenant = quiet(make_tenant("acme"))
     yield tenant
     WebhookEndpoint.objects.using("housekeeper").filter(
