@@ -52,6 +52,7 @@ def test_a_grammar_that_leads_nowhere_is_the_clients_own_also_after_it_started()
     assert (error.status, error.code, error.param) == (400, "invalid_grammar", "guided_json")
 
 
+@pytest.mark.long
 def test_at_its_deadline_a_request_ends_and_costs_what_was_handed_over(
     own_house: OwnHouse,
 ) -> None:

@@ -61,6 +61,7 @@ def finish_reason(tenant: Tenant) -> str:
     return str(event["finish_reason"])
 
 
+@pytest.mark.long
 def test_who_goes_while_it_waits_leaves_nothing_and_a_dead_engine_is_not_called_ready(
     own_house: OwnHouse,
 ) -> None:

@@ -66,6 +66,7 @@ def assert_all_cancelled(house: LiveHouse, tenant: Tenant, within_s: float) -> N
     books.assert_in_order()
 
 
+@pytest.mark.long
 def test_a_socket_that_vanishes_with_unread_messages_leaves_nothing_behind(
     own_house: OwnHouse,
 ) -> None:
