@@ -36,6 +36,8 @@ PREFIX = "ticket."
 """A ticket begins with it, so that a subprotocol can be told from a key."""
 TICKET_BYTES = 32
 TICKET_CHARS_MAX = 64
+SOCKET_SCOPES = frozenset({KeyScope.CHAT, KeyScope.BATCHES})
+"""Each socket asks for its own of them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ async def issue_ticket(
 ) -> None:
     """The route `POST /v1/stream/tickets`."""
     try:
-        identity = await identify(scope, KeyScope.CHAT)
+        identity = await identify(scope)
+        if identity.scopes.isdisjoint(SOCKET_SCOPES):
+            raise errors.insufficient_permissions("This API key lacks a scope that opens a socket.")
         ticket = await _issue(runtime.redis, identity)
     except errors.ApiError as error:
         await send_error(send, error)
