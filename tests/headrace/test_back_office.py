@@ -14,9 +14,13 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.db import connections
 from django.db.models import BinaryField, Model
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import now
 
+from headrace.back_office.tables import BoundedPaginator
 from headrace.operator_console.models import ReportRow
 from headrace.standalone.data_folder import DataFolder
 from headrace.standalone.embedded_servers import EmbeddedServers
@@ -28,6 +32,13 @@ from tenants.facade import organization_slugs
 from tests.console.operators import new_staff
 from tests.console.test_hostile_names import RAW, ill_named
 from tests.headrace.door import Door, member_of
+from tests.headrace.signing_in import (
+    PASSWORD,
+    add_authenticator,
+    new_address,
+    sign_in,
+    sign_up,
+)
 from tests.house import CLIENT_TIMEOUT_S, OPEN_CLIENTS
 from tests.isolation.test_operator_matrix import order
 from tests.isolation.test_row_level_security import lived_in
@@ -175,6 +186,33 @@ def test_it_is_there_for_staff_with_a_second_factor_only(
     assert back_office.visitor().get("/accounts/login/").status_code == 200
 
 
+def test_a_person_signs_in_by_password_and_second_factor(back_office: BackOffice) -> None:
+    address = new_address()
+    door = sign_up(address)
+    sign_in(door, address)
+    _, codes = add_authenticator(door)
+    get_user_model()._default_manager.using("housekeeper").filter(email=address).update(
+        is_staff=True
+    )
+    visitor = httpx.Client(base_url=back_office.url, timeout=CLIENT_TIMEOUT_S, trust_env=False)
+    OPEN_CLIENTS.append(visitor)
+
+    def send(path: str, **fields: str) -> str:
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', visitor.get(path).text)
+        assert token is not None
+        origin = {"origin": back_office.url.rstrip("/")}
+        fields["csrfmiddlewaretoken"] = token[1]
+        answer = visitor.post(path, data=fields, headers=origin)
+        assert answer.status_code == 302, answer.text
+        return answer.headers["location"]
+
+    asked = send("/accounts/login/", login=address, password=PASSWORD)
+    assert asked == "/accounts/2fa/authenticate/"
+    assert visitor.get("/").status_code == 302
+    assert send(asked, code=codes[0]) == "/"
+    assert visitor.get("/").status_code == 200
+
+
 def test_nothing_is_added_changed_or_deleted(back_office: BackOffice) -> None:
     side, _ = ill_named()
     organization_id = side.organization_id
@@ -283,6 +321,19 @@ def test_a_host_that_is_not_this_machine_is_refused(back_office: BackOffice) -> 
     answer = back_office.operator().get("/", headers={"host": "llm.example.com"})
 
     assert answer.status_code == 400
+
+
+@pytest.mark.usefixtures("django_database")
+def test_a_large_table_is_not_counted_to_its_end() -> None:
+    for _ in range(3):
+        new_staff(has_factor=False)
+    people = get_user_model()._default_manager.using("housekeeper").order_by("pk")
+    with (
+        override_settings(BACK_OFFICE_ROWS_MAX=2),
+        CaptureQueriesContext(connections["housekeeper"]) as asked,
+    ):
+        assert BoundedPaginator(people, 100).count == 2
+    assert "LIMIT 2" in asked.captured_queries[0]["sql"]
 
 
 def test_the_web_has_no_admin() -> None:

@@ -40,3 +40,5 @@ SECURE_HSTS_SECONDS = 0
 LOGIN_REDIRECT_URL = "/"
 BODY_BYTES_MAX = DATA_UPLOAD_MAX_MEMORY_SIZE = SMALL_BODY_BYTES_MAX
 """Of the forms of sign-in; nothing else takes a body."""
+DATETIME_FORMAT = "Y-m-d H:i:s"
+"""In UTC, as everywhere where no tenant's zone is meant."""

@@ -40,7 +40,7 @@ class BackOfficeSite(AdminSite):
 
     site_header = "Headrace back office: read only"
     site_title = "Headrace back office"
-    index_title = "All tables that no page of the operator console shows"
+    index_title = "Tables as they are stored"
     site_url = None
     final_catch_all_view = False
 

@@ -64,6 +64,7 @@ class ReadOnlyTable(TableAdmin):
     show_facets = ShowFacets.NEVER
     list_max_show_all = 0
     view_on_site = False
+    search_help_text = "A row's own id, or an organization's id or slug."
 
     def get_urls(self) -> list[URLPattern]:
         """The list, and one row."""
@@ -102,17 +103,20 @@ class ReadOnlyTable(TableAdmin):
 
     def hidden_fields(self) -> frozenset[str]:
         """Secrets, and what the package excludes."""
-        secrets = {one.name for one in self._columns() if _is_secret(one)}
+        secrets = {
+            one.name
+            for one in self._columns()
+            if isinstance(one, BinaryField) or SECRET.search(one.name)
+        }
         return frozenset(self.exclude or ()) | secrets
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Of all tenants; what is hidden stays in the database, that of joined rows too."""
         joined = [one for one in self._columns() if isinstance(one, ForeignKey)]
         beyond = [
-            f"{one.name}{LOOKUP_SEP}{theirs.name}"
+            f"{one.name}{LOOKUP_SEP}{name}"
             for one in joined
-            for theirs in one.path_infos[-1].to_opts.concrete_fields
-            if _is_secret(theirs)
+            for name in self._table_of(one.path_infos[-1].to_opts.model).hidden_fields()
         ]
         # Joined, because a tenant's row that is looked up later is looked up as the web would.
         rows = super().get_queryset(request).using(ALIAS)
@@ -161,12 +165,14 @@ class ReadOnlyTable(TableAdmin):
         """The row, without the form that the library would put around it."""
         return TemplateResponse(request, "admin/row.html", {**context, "opts": self.opts})
 
+    def _table_of(self, model: type[Model]) -> "ReadOnlyTable":
+        """Raises NotRegistered for a model that no package shows: its row could not be joined."""
+        table = self.admin_site.get_model_admin(model)
+        assert isinstance(table, ReadOnlyTable)
+        return table
+
     def _columns(self) -> Sequence["Field[Any, Any]"]:
         return self.opts.concrete_fields
-
-
-def _is_secret(field: "Field[Any, Any]") -> bool:
-    return isinstance(field, BinaryField) or SECRET.search(field.name) is not None
 
 
 def _id_in(text: str) -> UUID | None:
