@@ -21,5 +21,6 @@ def test_it_measures_every_report_over_every_event() -> None:
 
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(table) == 1 + 19
+    assert len(table) == 1 + 23
     assert any(line.startswith("| ingest at 20,000 |") for line in table)
+    assert any(line.startswith("| the page overview |") for line in table)
