@@ -69,6 +69,7 @@ def test_the_back_office_runs_where_a_port_is_given_for_it(folder: DataFolder) -
     assert found["back_office"].argv[-2:] == ("--port", "8001")
     assert found["back_office"].environment["DATABASE_HOUSEKEEPER_URL"] == "housekeeper"
     assert "DATABASE_OWNER_URL" not in found["back_office"].environment
+    assert not found["back_office"].environment["STRIPE_API_KEY"]
     assert "DATABASE_HOUSEKEEPER_URL" not in found["web"].environment
 
 

@@ -227,11 +227,13 @@ def _back_office(house: House, app: Mapping[str, str]) -> tuple[ProcessSpec, ...
         return ()
     if not port.isdecimal() or not 0 < int(port) < 2**16:
         raise SetUpError(f"HEADRACE_ADMIN_PORT must be a port number, not {port!r}")
+    no_payments = dict.fromkeys(_stripe_environment(house), "")
+    housekeeper = {"DATABASE_HOUSEKEEPER_URL": house.addresses.database_housekeeper_url}
     return (
         ProcessSpec(
             "back_office",
             (sys.executable, "-m", "headrace.back_office", "--port", port),
-            {**app, "DATABASE_HOUSEKEEPER_URL": house.addresses.database_housekeeper_url},
+            {**app, **no_payments, **housekeeper},
             HttpAnswers(f"{admin_url(house)}accounts/login/"),
             CLOSE_GRACE_S,
             f"HEADRACE_ADMIN_PORT is {port}",
