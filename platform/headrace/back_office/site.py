@@ -4,7 +4,7 @@ For staff with a second factor; nobody else learns what is here, and nobody send
 look is logged with who, where from and at what, without the query. Django makes it `admin.site`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -44,11 +44,24 @@ class BackOfficeSite(AdminSite):
     site_url = None
     final_catch_all_view = False
 
-    def register(  # type: ignore[override]  # takes no class, so that none can loosen ours
-        self, model_or_iterable: type[Model] | Iterable[type[Model]], **columns: Any
+    def register(  # type: ignore[override]  # takes no class: nothing of ours can be loosened
+        self,
+        model_or_iterable: type[Model] | Iterable[type[Model]],
+        *,
+        list_display: Sequence[str],
+        list_filter: Sequence[str] = (),
+        search_fields: Sequence[str] = (),
+        exclude: Sequence[str] = (),
     ) -> None:
-        """A table with its `list_display`, `list_filter`, `search_fields` and `exclude`."""
-        super().register(model_or_iterable, ReadOnlyTable, **columns)
+        """A table: its list's columns, what it is filtered and searched by, what is not shown."""
+        super().register(
+            model_or_iterable,
+            ReadOnlyTable,
+            list_display=list_display,
+            list_filter=list_filter,
+            search_fields=search_fields,
+            exclude=exclude,
+        )
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """The index, and the tables."""
