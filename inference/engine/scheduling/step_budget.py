@@ -17,7 +17,8 @@ core) counts as that long."""
 OUTLIERS_MAX = 5
 """After so many of them in a row things have changed: what was before is forgotten."""
 OVERHEAD_PART_MAX = 0.5
-"""However low the target: at most this part of a step is what even an empty one costs."""
+"""However low the target, or the part of it that a class may fill: at most this part of a step is
+what even an empty one costs. Else a slow machine would compute one token of batch in each."""
 
 
 @dataclass(slots=True)
@@ -107,15 +108,15 @@ class StepBudget:
         self.load = StepLoad()
         self.cost = cost
         self.tokens_left = tokens
-        self.target_ms = math.inf
-        if target_ms is not None:
-            self.target_ms = max(target_ms, cost.overhead_ms / OVERHEAD_PART_MAX)
+        self._least_ms = cost.overhead_ms / OVERHEAD_PART_MAX
+        self.target_ms = math.inf if target_ms is None else max(target_ms, self._least_ms)
         self._limit_ms = math.inf
         self._spent_ms = cost.overhead_ms
 
     def bound(self, part: float = 1.0) -> None:
-        """From now on nothing fits that would end the step after this part of its target."""
-        self._limit_ms = min(self._limit_ms, part * self.target_ms)
+        """From now on nothing fits that would end the step after this part of its target, which is
+        more where overhead alone would take it."""
+        self._limit_ms = min(self._limit_ms, max(part * self.target_ms, self._least_ms))
 
     @property
     def bound_ms(self) -> float:
