@@ -32,6 +32,7 @@ TEMPLATES = [{**TEMPLATES[0], "DIRS": [Path(__file__).parent / "templates"]}]
 # Plain HTTP, on loopback only: whoever is elsewhere comes through a tunnel of their own.
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 OPERATOR_HOST = ""
+TRUSTED_PROXIES = ()
 CSRF_TRUSTED_ORIGINS = []
 IS_SECURE = False
 SESSION_COOKIE_NAME = "headrace"
@@ -40,5 +41,4 @@ SECURE_HSTS_SECONDS = 0
 LOGIN_REDIRECT_URL = "/"
 BODY_BYTES_MAX = DATA_UPLOAD_MAX_MEMORY_SIZE = SMALL_BODY_BYTES_MAX
 """Of the forms of sign-in; nothing else takes a body."""
-DATETIME_FORMAT = "Y-m-d H:i:s"
-"""In UTC, as everywhere where no tenant's zone is meant."""
+FORMAT_MODULE_PATH = "headrace.back_office"

@@ -32,6 +32,8 @@ ALIAS = "housekeeper"
 """The role that sees all tenants; here in transactions that write nothing."""
 SECRET = re.compile(r"secret|password|sealed|signature|hash(?!_scheme)|token(?!s|_class|_expires)")
 """Of a field's name. The numbers that fence leases are called tokens too: nobody misses them."""
+KEY_DIGITS_MAX = 19
+"""Of a number that is searched for; no larger one is a key."""
 PAGES = ("_changelist", "_change")
 """What the names of a table's addresses end in; adding, deleting and history have none."""
 
@@ -151,7 +153,8 @@ class ReadOnlyTable(TableAdmin):
             if has_organization:
                 found |= Q(organization_id=given)
             return found
-        if isinstance(key, CharField) or (isinstance(key, IntegerField) and term.isdecimal()):
+        is_number = term.isdecimal() and len(term) <= KEY_DIGITS_MAX
+        if isinstance(key, CharField) or (isinstance(key, IntegerField) and is_number):
             found |= Q(pk=term)
         if has_organization:
             found |= Q(organization__slug=term)
