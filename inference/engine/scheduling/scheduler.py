@@ -20,6 +20,9 @@ from inference.engine.sequence import SequenceState, rank
 
 BATCH_PART = 0.5
 """Batch fills a step up to this part of the target: who comes meanwhile waits for its end."""
+BATCH_SURE_PART = 0.25
+"""This part of a step that fits it is left to batch where others only decode: those of many streams
+take half of the target by themselves, and batch would stand still beside them."""
 QUIET_MS = 5000.0
 QUIET_TARGETS = 6.0
 """After so long without anybody who waits, the target of batch alone is so many times as long: more
@@ -141,7 +144,8 @@ class Scheduler:
         for priority in Priority:
             members = self._seats.by_class[priority]
             if priority is Priority.BATCH:
-                self._budget.bound(BATCH_PART)
+                reading = any(not share.state.completion for share in shares)
+                self._budget.bound(BATCH_PART, 0.0 if reading else BATCH_SURE_PART)
             elif any(state.completion for state in members):
                 self._budget.bound()
             self._grow(members)

@@ -113,10 +113,12 @@ class StepBudget:
         self._limit_ms = math.inf
         self._spent_ms = cost.overhead_ms
 
-    def bound(self, part: float = 1.0) -> None:
+    def bound(self, part: float = 1.0, sure_part: float = 0.0) -> None:
         """From now on nothing fits that would end the step after this part of its target, which is
-        more where overhead alone would take it."""
-        self._limit_ms = min(self._limit_ms, max(part * self.target_ms, self._least_ms))
+        more where overhead alone would take it, or where `sure_part` of the target more than is
+        spent still ends within it."""
+        sure_ms = min(self._spent_ms + sure_part * self.target_ms, self.target_ms)
+        self._limit_ms = min(self._limit_ms, max(part * self.target_ms, self._least_ms, sure_ms))
 
     @property
     def bound_ms(self) -> float:

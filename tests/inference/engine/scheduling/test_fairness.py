@@ -235,3 +235,18 @@ def test_batch_takes_longer_steps_once_nobody_has_come_for_a_while() -> None:
     assert soon_ms <= 110
     assert 400 <= quiet_ms <= 660
     assert again_ms <= 110
+
+
+def test_batch_has_a_part_of_each_step_in_which_many_others_only_decode() -> None:
+    traffic = Traffic(SchedulerLimits(inter_token_target_ms=200.0))
+    for _ in range(28):
+        traffic.ask(b"live", prompt_tokens=32, output_tokens=2000)
+    for _ in range(8):
+        traffic.ask(b"batch", priority=Priority.BATCH)
+    while traffic.tokens.get(b"live", 0) < 28 * 250:
+        for _ in traffic.step():
+            traffic.ask(b"batch", priority=Priority.BATCH)
+
+    durations_ms = [each.duration_ms for each in traffic.engine.counters.trace]
+    assert traffic.tokens[b"batch"] >= 0.03 * traffic.tokens[b"live"]
+    assert p95(durations_ms) <= 220
