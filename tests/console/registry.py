@@ -89,7 +89,8 @@ def _links(page: Page) -> Iterator[tuple[str, str]]:
     hrefs: list[str] = page.eval_on_selector_all(
         "a[href]:not([download]):not([target=_blank])", "all => all.map(one => one.href)"
     )
-    for href in hrefs:
+    # A file that a page may be shown in place of (too many rows) is a download without saying so.
+    for href in (one for one in hrefs if not urlsplit(one).path.endswith(".csv")):
         try:
             match = resolve(urlsplit(href).path)
         except Resolver404:
