@@ -23,10 +23,11 @@ BATCH_PART = 0.5
 BATCH_SURE_PART = 0.25
 """This part of a step that fits it is left to batch where others only decode: those of many streams
 take half of the target by themselves, and batch would stand still beside them."""
-QUIET_MS = 5000.0
+QUIET_PART = 0.1
 QUIET_TARGETS = 6.0
-"""After so long without anybody who waits, the target of batch alone is so many times as long: more
-sequences share a pass over the weights, and only the first who comes again waits for one."""
+"""Batch alone may fill so much of the time that nobody has waited for, up to its part of so many
+targets: more sequences share a pass over the weights, and only the first who comes after a silence
+waits, for a tenth of it at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,9 @@ class Scheduler:
 
     def _whole_step(self) -> StepBudget:
         target_ms = self.limits.inter_token_target_ms
-        if target_ms is not None and self._quiet_ms >= QUIET_MS:
-            target_ms *= QUIET_TARGETS
+        if target_ms is not None:
+            quiet_ms = QUIET_PART / BATCH_PART * self._quiet_ms
+            target_ms = max(target_ms, min(quiet_ms, QUIET_TARGETS * target_ms))
         return StepBudget(self._cost, self.limits.step_tokens_max, target_ms)
 
     def _grow(self, members: Sequence[SequenceState]) -> None:
