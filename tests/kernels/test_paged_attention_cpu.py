@@ -7,11 +7,8 @@ import torch
 
 from kernels.kv_layer import KvLayer
 from kernels.paged_attention import AttentionBatch, paged_attention_reference
-from kernels.paged_attention_cpu import (
-    FEW_QUERIES_MAX,
-    SHARED_SAVING_TOKENS_MIN,
-    plan_cpu_attention,
-)
+from kernels.paged_attention_cpu import plan_cpu_attention
+from kernels.paged_attention_groups import FEW_QUERIES_MAX, SHARED_SAVING_TOKENS_MIN
 from tests.kernels.paged_cases import BLOCK_TOKENS, CASES, PagedCase, paged_step
 
 ERROR_MAX = 2e-6
