@@ -65,7 +65,7 @@ def ill_named() -> tuple[Side, dict[str, object]]:
 
 
 def _request(side: Side, project_id: UUID, key_id: UUID) -> str:
-    model = make_offer("free-for-the-ill-named", 0, 0, 0)
+    model = make_offer("free-of-charge", 0, 0, 0)
     request = HoldRequest(
         request_id=uuid7(),
         organization_id=side.organization_id,

@@ -12,6 +12,7 @@ from batch_jobs.models import StoredFile
 from tenants.contracts import Role
 from tests.console.accessibility import assert_accessible
 from tests.console.browser import Browsing
+from tests.console.looking import rest
 from tests.console.people import Cast
 from tests.house import LiveHouse, Tenant
 
@@ -54,6 +55,7 @@ def test_files_become_summaries_under_the_eyes_of_who_uploaded_them(
     browsing: Browsing, house: LiveHouse, page: Page, acme: Tenant, tmp_path: Path
 ) -> None:
     page.get_by_role("link", name="New summaries").click()
+    rest(page)
     page.set_input_files("#upload", letters(tmp_path))
     expect(page.locator("[data-uploads] input[name=file_ids]")).to_have_count(len(LETTERS))
     assert_accessible(page)
@@ -95,6 +97,7 @@ def test_what_the_server_refuses_of_an_upload_is_said_beside_it(
     browsing.expect(400, f"/console/{acme.slug}/jobs/files")
     nothing = tmp_path / "nothing.txt"
     nothing.touch()
+    rest(page)
     page.set_input_files("#upload", nothing)
 
     expect(page.locator("[data-uploads] .field-error")).to_have_text("The file is empty.")
